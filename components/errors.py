@@ -1,0 +1,40 @@
+"""The one family of errors, and the suggestion of a near name that several of them make."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TpuPipelinesError(Exception):
+    """Base of every error this project raises on purpose; its text is one sentence for the user.
+
+    The sentence names the file, row, field or setting, the value found, what was expected, and what to do.
+    """
+
+
+class ConfigError(TpuPipelinesError, ValueError):
+    """A setting is unknown, impossible, or does not go with another.
+
+    A `ValueError` too, so that pydantic collects it with the other findings on a configuration.
+    """
+
+
+class DataError(TpuPipelinesError):
+    """A data set, file or row is missing, broken, or not what its manifest says."""
+
+
+class ModelError(TpuPipelinesError):
+    """A model can't be built, restored, or does not fit the data set."""
+
+
+class DeviceError(TpuPipelinesError):
+    """The machine's accelerators are not what was promised, or compute a wrong result."""
+
+
+class ExportError(TpuPipelinesError):
+    """The exported model does not answer as the trained one does."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns ` Did you mean 'x'?` for the known name nearest to `name`, or an empty string."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,97 @@
+"""The functions that a served model offers: raw input in, class names and probabilities out."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from components import files
+from components.dataset import reader
+from components.dataset.manifest import Tokenizer
+from components.models import saved
+from components.models.saved import SavedModel
+
+SERVING = "serving_default"
+TENSORS = "tensors"
+
+
+class ServedModel(tf.Module):
+    """A classifier with its preprocessing, as it is saved.
+
+    Two signatures: `serving_default` takes raw input (uint8 images, or strings), `tensors` takes the features of a
+    prepared data set; both return `class_name` (string `[batch]`), `probability` (float32 `[batch]`, of that class),
+    `probabilities` (float32 `[batch, classes]`) and `class_names` (string `[classes]`, in the order of the columns).
+
+    Args:
+        model: Takes a dict of features, returns float32 logits.
+        description: The model's `model.json`.
+        folder: The model's folder, which holds the tokenizer's vocabulary.
+    """
+
+    def __init__(self, model: Any, description: SavedModel, folder: str) -> None:
+        super().__init__()
+        self.model = model
+        self._names = tf.constant(description.class_names)
+        self._features = description.features
+        tokenizer = description.tokenizer
+        self._tokenize = InGraphTokenizer(tokenizer, set(description.features), folder) if tokenizer else None
+
+    def signatures(self) -> dict[str, Any]:
+        """Returns the concrete functions to save, by signature name."""
+        stored = {
+            name: tf.TensorSpec([None, *feature.shape], feature.dtype, name) for name, feature in self._features.items()
+        }
+        tensors = tf.function(lambda **features: self._classify(features)).get_concrete_function(**stored)
+        if self._tokenize is None:
+            return {SERVING: tensors, TENSORS: tensors}
+        texts = tf.TensorSpec([None], tf.string, "text")
+        tokenize = self._tokenize
+        raw = tf.function(lambda text: self._classify(tokenize(text))).get_concrete_function(texts)
+        return {SERVING: raw, TENSORS: tensors}
+
+    def _classify(self, features: dict[str, Any]) -> dict[str, Any]:
+        probabilities = tf.nn.softmax(self.model(reader.to_model_input(features), training=False))
+        return {
+            "class_name": tf.gather(self._names, tf.argmax(probabilities, axis=-1)),
+            "probability": tf.reduce_max(probabilities, axis=-1),
+            "probabilities": probabilities,
+            "class_names": self._names,
+        }
+
+
+class InGraphTokenizer(tf.Module):
+    """BERT's WordPiece tokenizer as TensorFlow operations: strings in, the data set's features out.
+
+    Args:
+        tokenizer: The data set's tokenizer.
+        names: The features to make.
+        folder: The model's folder, with `tokenizer/vocab.txt`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, names: set[str], folder: str) -> None:
+        import tensorflow_text as tf_text
+
+        super().__init__()
+        content = files.read_bytes(files.join(folder, saved.TOKENIZER, "vocab.txt")).decode("utf-8")
+        vocabulary = content.rstrip("\n").split("\n")
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(vocabulary, list(range(len(vocabulary))), tf.string, tf.int64), -1
+        )
+        self._length, self._names = tokenizer.max_length, names
+        self._table = table
+        self._tokenizer = tf_text.BertTokenizer(table, lower_case=tokenizer.lower_case, token_out_type=tf.int64)
+        ids = {token: index for index, token in enumerate(vocabulary)}
+        self._cls, self._sep, self._pad = ids["[CLS]"], ids["[SEP]"], ids["[PAD]"]
+
+    def __call__(self, text: Any) -> dict[str, Any]:
+        """Returns int32 features `[batch, max_length]` of strings `[batch]`."""
+        import tensorflow_text as tf_text
+
+        words = self._tokenizer.tokenize(text).merge_dims(-2, -1)[:, : self._length - 2]
+        ids, types = tf_text.combine_segments([words], self._cls, self._sep)
+        ids = tf.cast(ids, tf.int32)
+        features = {
+            "input_ids": ids.to_tensor(self._pad, shape=[None, self._length]),
+            "attention_mask": tf.ones_like(ids).to_tensor(0, shape=[None, self._length]),
+            "token_type_ids": tf.cast(types, tf.int32).to_tensor(0, shape=[None, self._length]),
+        }
+        return {name: features[name] for name in self._names}

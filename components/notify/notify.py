@@ -1,0 +1,111 @@
+"""Tells how a run ended, from the records that its steps left and the status that the pipeline gives."""
+
+import re
+from typing import Any
+
+from components import files
+from components.step import RECORD, duration, log
+
+# The name under which the exit handler runs: its own record is no news.
+STEP = "notify"
+# The state of a run whose steps all succeeded and whose compare step rejected the model.
+REJECTED = "REJECTED"
+
+_RESOURCE = re.compile(r"projects/(?P<project>[^/]+)/locations/[^/]+/pipelineJobs/[^/]+")
+
+
+def job_folders(pipeline_root: str, job: str, resource_name: str = "") -> list[str]:
+    """Returns where a job's tasks may have put their outputs.
+
+    Args:
+        pipeline_root: The pipeline's root folder or `gs://` URI.
+        job: The job's id, as the pipeline knows it.
+        resource_name: Vertex AI's name of the job, `projects/NUMBER/locations/REGION/pipelineJobs/JOB`; there the
+            project's number stands between the root and the job.
+    """
+    folders = [files.join(pipeline_root, job)]
+    if match := _RESOURCE.fullmatch(resource_name):
+        folders.append(files.join(pipeline_root, match["project"], job))
+    return folders
+
+
+def read_records(folders: list[str]) -> list[dict[str, Any]]:
+    """Returns the steps' records, oldest first; of a step that was tried several times, its last try."""
+    newest: dict[str, dict[str, Any]] = {}
+    for folder in folders:
+        for uri in files.glob(files.join(folder, "*", RECORD)):
+            try:
+                record = files.read_json(uri)
+                name, started = record["step"], record["started"]
+                if name != STEP and (name not in newest or started > newest[name]["started"]):
+                    newest[name] = record
+            except (ValueError, KeyError, TypeError) as error:  # the notice must come out whatever lies there
+                log.warning(f"{uri} is no step's record ({error!r}); left out of the notice.")
+    return sorted(newest.values(), key=lambda record: record["started"])
+
+
+def summarize(
+    records: list[dict[str, Any]], *, job: str, state: str, error_message: str | None = None
+) -> dict[str, Any]:
+    """Returns the notice of a run that has ended.
+
+    Args:
+        records: The steps' records, oldest first.
+        job: The job's id.
+        state: The pipeline's state: `SUCCEEDED`, `FAILED` or `CANCELLED`.
+        error_message: What the pipeline itself says of the failure.
+
+    Returns:
+        `state` (as given, or `REJECTED` where the run succeeded and the model was found wanting), `failing_step` and
+        `error` (None unless it failed), `steps` (state and seconds by name) and `job`.
+    """
+    steps = {r["step"]: {"state": r.get("state"), "seconds": r.get("seconds")} for r in records}
+    notice: dict[str, Any] = {"state": state, "failing_step": None, "error": None, "steps": steps, "job": job}
+    if state == "SUCCEEDED":
+        if any(record.get("verdict") == REJECTED for record in records):
+            notice["state"] = REJECTED
+        return notice
+    # The exit handler runs when all else has ended, so a record that still says RUNNING is of a dead process.
+    stopped = [record for record in records if record.get("state") in ("FAILED", "RUNNING")]
+    if not stopped:
+        said = f" The pipeline says: {error_message}" if error_message else ""
+        notice["error"] = f"No step recorded an error: one may not have started. See the log of the job.{said}"
+        return notice
+    # A recorded error before a silent end: with one step failed, others may have been stopped for it.
+    failed = min(stopped, key=lambda record: (record["state"] != "FAILED", record["started"]))
+    notice["failing_step"] = failed["step"]
+    notice["error"] = failed.get("error") or (
+        f"The process of step {failed['step']} ended without a word"
+        + (": the run was cancelled." if state == "CANCELLED" else
+           ", so it was killed: look in its log for memory running out, or for the machine being taken away.")
+    )  # fmt: skip
+    return notice
+
+
+def notify(
+    pipeline_root: str, job: str, *, state: str, resource_name: str = "", error_message: str | None = None
+) -> dict[str, Any]:
+    """Gathers the records of a run, and logs how it ended in one line.
+
+    Args:
+        pipeline_root: The pipeline's root folder or `gs://` URI.
+        job: The job's id.
+        state: The pipeline's state.
+        resource_name: Vertex AI's name of the job, or anything else off Vertex.
+        error_message: What the pipeline itself says of the failure.
+
+    Returns:
+        The notice: see `summarize`.
+    """
+    records = read_records(job_folders(pipeline_root, job, resource_name))
+    notice = summarize(records, job=job, state=state, error_message=error_message)
+    times = ", ".join(
+        f"{name} {duration(step['seconds'])}" for name, step in notice["steps"].items() if step["seconds"] is not None
+    )
+    line = f"{job} {notice['state']}" + (f" ({times})" if times else "")
+    if notice["error"]:
+        at = f" at {notice['failing_step']}" if notice["failing_step"] else ""
+        log.error(f"{line}{at}: {notice['error']}")
+    else:
+        log.info(line)
+    return notice

@@ -1,0 +1,1 @@
+"""The prepare step: turns a source of labelled texts or images into the on-disk data set."""

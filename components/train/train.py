@@ -1,0 +1,282 @@
+"""The training step, from top to bottom."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from components import files
+from components.dataset import manifest as manifests
+from components.dataset import reader
+from components.dataset.manifest import Manifest
+from components.errors import ConfigError, DataError
+from components.models import registry, saved, text_classifier
+from components.models.saved import SavedModel
+from components.step import log
+from components.train import strategy as strategies
+from components.train.actions import Actions, Figures, SaveEvery, ShowProgress, WriteScalars, stop_on_nan, write_scalars
+from components.train.checkpoints import Checkpoints
+from components.train.custom_loop import CustomLoop
+from components.train.fit_loop import FitLoop
+from components.train.optimizer import make_optimizer
+from components.train.options import TrainOptions
+from components.train.validation import Validation
+
+HISTORY = "history.json"
+
+
+def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> SavedModel:
+    """Trains a model and writes the best one of its epochs.
+
+    A run that was killed and is started again with the same options goes on from the newest checkpoint in
+    `options.checkpoint_dir`.
+
+    Args:
+        dataset_folder: A prepared data set.
+        model_folder: Where the trained model goes; `model.json` is written last.
+        options: What to train and how.
+
+    Returns:
+        What `model.json` says.
+
+    Raises:
+        TpuPipelinesError: one of its kinds, if data, options, machine or model don't go together, or training diverges.
+    """
+    _check_reachable(options, dataset_folder, model_folder)
+
+    # Input
+    manifest = manifests.load(dataset_folder)
+    reader.check(manifest, dataset_folder)
+    class_weights = _class_weights(options.class_weights, manifest.class_names)
+    steps_per_epoch = _steps_per_epoch(manifest, options.global_batch_size)
+
+    # Machine
+    strategy = strategies.connect(options.device, options.replicas, options.tpu)
+    strategies.check(strategy, options.replicas)
+
+    # Model and optimizer
+    tf_keras.utils.set_random_seed(options.seed)
+    tf_keras.src.backend.enable_tf_random_generator()  # dropout draws from generators that a checkpoint can hold
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16" if options.precision == "bfloat16" else "float32")
+    arguments = dict(options.arguments)
+    if options.pretrained:
+        arguments["pretrained"] = options.pretrained
+    with strategy.scope():
+        model = registry.build(options.builder, arguments, manifest.features, len(manifest.class_names))
+        optimizer = make_optimizer(options, options.epochs * steps_per_epoch)
+        optimizer.build(model.trainable_variables)
+        checkpoints = Checkpoints(options.checkpoint_dir, model, optimizer, _identity(options, manifest))
+    log.info("%s: %s parameters", options.builder, f"{model.count_params():,}")
+
+    # Restart: from the newest checkpoint of this run, else from the start
+    first_step = checkpoints.restore()
+    history = _History(files.join(options.checkpoint_dir, HISTORY), first_step // steps_per_epoch)
+
+    # What happens beside the steps
+    scalars = tf.summary.create_file_writer(_log_folder(model_folder))
+    validate = Validation(
+        strategy=strategy,
+        model=model,
+        folder=dataset_folder,
+        manifest=manifest,
+        replica_batch_size=options.replica_batch_size,
+    )
+
+    def finish_epoch(epoch: int, figures: Figures) -> None:
+        step = int(optimizer.iterations.numpy())
+        validation = validate()
+        history.add(epoch, step, float(optimizer.learning_rate.numpy()), {**figures, **validation})
+        write_scalars(scalars, step, "epoch", {**figures, **validation})
+        best = checkpoints.save_if_best(validation["validation_loss"])
+        checkpoints.save()
+        log.info(
+            "epoch %d/%d: loss %.4f, accuracy %.4f, validation loss %.4f, accuracy %.4f%s",
+            *(epoch + 1, options.epochs, figures["loss"], figures["accuracy"]),
+            *(validation["validation_loss"], validation["validation_accuracy"], " (best so far)" if best else ""),
+        )
+
+    actions = Actions(
+        after_execution=(
+            stop_on_nan,
+            ShowProgress(
+                epochs=options.epochs, steps_per_epoch=steps_per_epoch, global_batch_size=options.global_batch_size
+            ),
+            WriteScalars(scalars),
+            *([SaveEvery(checkpoints, options.checkpoint_every_steps)] if options.checkpoint_every_steps else []),
+        ),
+        after_epoch=(finish_epoch,),
+    )
+
+    # Loop
+    common = {
+        "strategy": strategy,
+        "model": model,
+        "optimizer": optimizer,
+        "steps_per_execution": options.steps_per_execution,
+    }
+    loop = (
+        FitLoop(**common)
+        if options.loop == "fit"
+        else CustomLoop(**common, global_batch_size=options.global_batch_size)
+    )
+    for epochs, skip_steps in _segments(first_step, steps_per_epoch, options.epochs):
+        data = strategy.distribute_datasets_from_function(
+            lambda _, epochs=epochs, skip_steps=skip_steps: reader.training_data(
+                dataset_folder,
+                manifest,
+                replica_batch_size=options.replica_batch_size,
+                replicas=options.replicas,
+                seed=options.seed,
+                epochs=epochs,
+                skip_steps=skip_steps,
+                class_weights=class_weights,
+            )
+        )
+        loop.run(data, epochs=epochs, steps_per_epoch=steps_per_epoch - skip_steps, actions=actions)
+    scalars.close()
+
+    # The best model, for the steps that follow
+    best_step = checkpoints.restore_best()
+    best = history.of_step(best_step)
+    model.save_weights(files.join(model_folder, saved.WEIGHTS))
+    tf.train.Checkpoint(model=model).write(files.join(model_folder, saved.BEST_CHECKPOINT))
+    history.save(files.join(model_folder, HISTORY))
+    if manifest.tokenizer:
+        files.copy_tree(files.join(dataset_folder, saved.TOKENIZER), files.join(model_folder, saved.TOKENIZER))
+    saved.save_reference(model_folder, _reference(model, dataset_folder, manifest))
+    result = SavedModel(
+        task=manifest.task,
+        builder=options.builder,
+        arguments=_rebuild_arguments(model, options),
+        class_names=manifest.class_names,
+        features=manifest.features,
+        tokenizer=manifest.tokenizer,
+        precision=options.precision,
+        step=best_step,
+        metric={"loss": best["validation_loss"], "accuracy": best["validation_accuracy"]},
+        dataset_fingerprint=manifest.fingerprint,
+    )
+    result.save(model_folder)
+    log.info("best: step %d, validation accuracy %.4f", best_step, best["validation_accuracy"])
+    return result
+
+
+def _check_reachable(options: TrainOptions, *folders: str) -> None:
+    """Refuses local folders where the replicas are on another machine, before a TPU is asked for."""
+    if options.device != "tpu" or options.tpu == "local":
+        return
+    for folder in (*folders, options.checkpoint_dir):
+        if not files.is_remote(folder):
+            raise ConfigError(
+                f"{folder} is on this machine, where the TPU {options.tpu!r} can't reach it; use gs:// folders, or "
+                "machine.tpu local on the TPU's own host."
+            )
+
+
+def _steps_per_epoch(manifest: Manifest, global_batch_size: int) -> int:
+    examples = manifest.split("train").examples
+    steps = examples // global_batch_size
+    if not steps:
+        raise DataError(
+            f"The training split has {examples:,} examples and training.global_batch_size is {global_batch_size:,}, so "
+            f"an epoch would have no step; use a batch of at most {examples:,}."
+        )
+    log.info(
+        "%s examples, %s steps an epoch, %d left out of each",
+        f"{examples:,}",
+        f"{steps:,}",
+        examples % global_batch_size,
+    )
+    return steps
+
+
+def _class_weights(weights: Mapping[str, float], class_names: Sequence[str]) -> list[float] | None:
+    """Returns a weight per class, in the order of the logits, or None where none was given."""
+    unknown = sorted(set(weights) - set(class_names))
+    if unknown:
+        raise ConfigError(
+            f"training.class_weights names {unknown[0]!r}, the data set's classes are {', '.join(class_names)}."
+        )
+    for name, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
+            raise ConfigError(f"training.class_weights.{name} is {weight!r}, expected a number of at least 0.")
+    return [float(weights.get(name, 1.0)) for name in class_names] if weights else None
+
+
+def _segments(first_step: int, steps_per_epoch: int, epochs: int) -> list[tuple[range, int]]:
+    """Returns what is left to train: the rest of a begun epoch, then the whole ones, each with the steps to skip."""
+    epoch, skip = divmod(first_step, steps_per_epoch)
+    begun = [(range(epoch, epoch + 1), skip)] if skip else []
+    whole = range(epoch + bool(skip), epochs)
+    return begun + ([(whole, 0)] if whole else [])
+
+
+def _identity(options: TrainOptions, manifest: Manifest) -> dict[str, Any]:
+    """Returns what must be equal for a restart to be the same run. Where it runs may differ."""
+    settings = asdict(options)
+    for name in (
+        "checkpoint_dir",
+        "device",
+        "replicas",
+        "tpu",
+        "loop",
+        "steps_per_execution",
+        "checkpoint_every_steps",
+    ):
+        del settings[name]
+    return {**settings, "dataset_fingerprint": manifest.fingerprint}
+
+
+def _log_folder(model_folder: str) -> str:
+    """Returns where TensorBoard's files go: Vertex AI says so where it shows them live."""
+    return os.environ.get("AIP_TENSORBOARD_LOG_DIR") or files.join(model_folder, "logs")
+
+
+def _rebuild_arguments(model: Any, options: TrainOptions) -> dict[str, Any]:
+    if options.builder == "text_classifier":
+        return text_classifier.rebuild_arguments(model)
+    return dict(options.arguments) | ({"pretrained": options.pretrained} if options.pretrained else {})
+
+
+def _reference(model: Any, folder: str, manifest: Manifest) -> np.ndarray:
+    """Returns the trained model's probabilities for the first test examples, float32 `[examples, classes]`."""
+    count = min(saved.REFERENCE_EXAMPLES, manifest.split("test").examples)
+    data = reader.evaluation_data(folder, manifest, "test", batch_size=count, limit=count)
+    ((features, _),) = data
+    return tf.nn.softmax(model(reader.to_model_input(features), training=False)).numpy()
+
+
+class _History:
+    """The figures of each epoch, kept beside the checkpoints so that a restarted run's history is whole.
+
+    Args:
+        uri: The file.
+        epochs: Whole epochs that are done; what the file says of later ones is dropped.
+    """
+
+    def __init__(self, uri: str, epochs: int) -> None:
+        self._uri = uri
+        kept = files.read_json(uri)["epochs"] if epochs and files.exists(uri) else []
+        self._epochs: list[dict[str, float]] = kept[:epochs]
+        self._start = time.monotonic()
+
+    def add(self, epoch: int, step: int, learning_rate: float, figures: Figures) -> None:
+        """Adds an epoch (from 0) and writes the file."""
+        now = time.monotonic()
+        entry = {"epoch": epoch + 1, "step": step, "learning_rate": learning_rate, "seconds": now - self._start}
+        self._epochs.append({**entry, **figures})
+        self._start = now
+        self.save(self._uri)
+
+    def save(self, uri: str) -> None:
+        """Writes the history to a file."""
+        files.write_json(uri, {"epochs": self._epochs})
+
+    def of_step(self, step: int) -> dict[str, float]:
+        """Returns the epoch that ended at a step."""
+        return next(entry for entry in self._epochs if entry["step"] == step)

@@ -1,0 +1,335 @@
+"""RunConfig: the one schema of a run. What a setting means, its type, bounds and default stand here and nowhere else.
+
+Every field of the sections in `PARAMETER_SECTIONS` is a parameter of the compiled pipeline under the same name, so that
+a run can be cloned with other values; the rest (the machine, the project) is fixed when the pipeline is compiled.
+"""
+
+import re
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from components.errors import ConfigError, did_you_mean
+from pipelines import machines
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A part of the configuration. Unknown keys are errors, and values are never guessed from another type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+
+class Data(Section):
+    """Where the examples come from, and how they are prepared."""
+
+    source: str = Field(
+        description="sample://NAME, tfds://NAME, or a path or gs:// URI (globs too) of .csv, .tsv or .jsonl files."
+    )
+    text_column: str = Field("text", description="Column or key of the text, in a CSV or JSONL source.", min_length=1)
+    label_column: str = Field(
+        "label", description="Column or key of the label, in a CSV or JSONL source.", min_length=1
+    )
+    encoding: str = Field("utf-8", description="Encoding of CSV and JSONL files; a byte-order mark is accepted.")
+    tfds_data_dir: str = Field(
+        "", description="Folder or gs:// URI of prepared TensorFlow Datasets; empty for its default."
+    )
+    tfds_config: str = Field("", description="Text or image key, if the tfds data set has several: feature=KEY.")
+    try_gcs: bool = Field(False, description="Let tfds read the data set from Google's public bucket.")
+    train_split: str = Field("train", description="The tfds split, or slice of it, to train on.", min_length=1)
+    test_split: str = Field("test", description="The tfds split to test on; empty to take it from the training split.")
+    sample_fraction: float = Field(
+        1.0, gt=0, le=1, description="Share of the examples to keep, chosen by their content."
+    )
+    validation_fraction: Fraction = Field(
+        0.1, gt=0, description="Share of the training examples held out for validation."
+    )
+    test_fraction: Fraction = Field(
+        0.1, gt=0, description="Share held out for the test, where the source has no test split."
+    )
+    split_seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the hash that splits the examples by content.")
+    empty_rows: Literal["drop", "error"] = Field(
+        "drop", description="What to do with rows that have no text or no label: drop (and count) them, or stop."
+    )
+    max_length: int = Field(128, ge=8, le=4096, description="Tokens of a text, padding and special tokens included.")
+    shard_megabytes: Positive = Field(100, le=2000, description="Size of a TFRecord shard, in 10^6 bytes.")
+
+
+class Model(Section):
+    """What is trained."""
+
+    builder: str = Field(
+        description="image_classifier, text_classifier, or a function of your own: my_package.my_module:build."
+    )
+    arguments: dict[str, Any] = Field(default_factory=dict, description="Arguments of the builder.")
+    pretrained: str = Field(
+        "", description="Encoder and tokenizer of a text classifier: folder, gs:// folder, sample://minilm or hub name."
+    )
+
+
+class Training(Section):
+    """How it is trained."""
+
+    loop: Literal["fit", "custom"] = Field(
+        "fit", description="Keras fit, or a custom loop. They give the same numbers."
+    )
+    epochs: Positive = Field(description="Passes over the training split.")
+    global_batch_size: Positive = Field(description="Examples of one step, over all replicas.")
+    optimizer: Literal["adam", "adamw"] = Field("adam", description="Adam, or Adam with decoupled weight decay.")
+    learning_rate: float = Field(1e-3, gt=0, le=10, description="Peak learning rate, after the warm-up.")
+    warmup_fraction: Fraction = Field(0.0, description="Share of all steps in which the learning rate rises from zero.")
+    decay: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="How the learning rate falls, after the warm-up, to zero at the last step."
+    )
+    weight_decay: float = Field(
+        0.0, ge=0, le=1, description="Decoupled weight decay (adamw); biases and norms are spared."
+    )
+    clip_norm: float = Field(0.0, ge=0, description="Clip the gradients' global norm to this; 0 for no clipping.")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Of the computations; weights, logits and loss are float32 always."
+    )
+    steps_per_execution: Positive = Field(1, description="Steps inside one call of the compiled training function.")
+    class_weights: dict[str, float] = Field(
+        default_factory=dict, description="Weight of the loss by class name; a class that isn't named weighs 1."
+    )
+    checkpoint_every_steps: int = Field(
+        0, ge=0, description="Steps between checkpoints within an epoch; 0 for the end of each epoch only."
+    )
+    checkpoint_dir: str = Field(
+        "",
+        description="Folder or gs:// URI of the checkpoints that a restarted run resumes from; empty: the run's own.",
+    )
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the weights, the shuffle and the dropout.")
+
+
+class Evaluation(Section):
+    """How the trained model is judged."""
+
+    min_accuracy: float = Field(0.0, ge=0, le=1, description="Test accuracy below which the model is not exported.")
+    evaluation_batch_size: Positive = Field(128, description="Examples of a batch when evaluating.")
+
+
+class MachineChoice(Section):
+    """Where the training step runs."""
+
+    name: str = Field(description="A row of `tpu-pipelines machines`: cpu-1 to cpu-16, gpu-1 to gpu-8, or a TPU slice.")
+    tpu: str = Field(
+        "local",
+        min_length=1,
+        description="How to reach a TPU: local (attached, as on Vertex AI), its name, or grpc://...",
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        return machines.find(name).name
+
+
+class Release(Section):
+    """What becomes of an accepted model."""
+
+    model_name: str = Field("", description="Name of the exported model; empty for the run's name.", max_length=128)
+
+
+class Vertex(Section):
+    """Where Vertex AI runs the pipeline."""
+
+    project: str = Field("", description="Google Cloud project id.", pattern=r"^([a-z][-a-z0-9:.]{4,61}[a-z0-9])?$")
+    region: str = Field("us-central1", description="Region of the pipeline and its jobs.")
+    pipeline_root: str = Field("", description="gs:// folder of the run's artifacts.", pattern=r"^(gs://[^/]+.*)?$")
+    service_account: str = Field("", description="E-mail address of the account that the steps run as.")
+
+
+class RunConfig(Section):
+    """A run, whole: what `tpu-pipelines run` executes and `submit` sends."""
+
+    name: str = Field(
+        description="Name of the run and its pipeline: lower-case letters, digits and dashes, a letter first.",
+        pattern=r"^[a-z][a-z0-9-]{0,62}$",
+    )
+    data: Data
+    model: Model
+    training: Training
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+    machine: MachineChoice
+    release: Release = Field(default_factory=Release)
+    vertex: Vertex = Field(default_factory=Vertex)
+
+    @model_validator(mode="after")
+    def _settings_go_together(self) -> Self:
+        """Refuses settings that are possible alone and impossible together."""
+        machine, training, model = machines.find(self.machine.name), self.training, self.model
+        if training.global_batch_size % machine.replicas:
+            near = max(1, round(training.global_batch_size / machine.replicas)) * machine.replicas
+            raise ConfigError(
+                f"training.global_batch_size is {training.global_batch_size}, which the {machine.replicas} replicas of "
+                f"{machine.name} can't share equally; use a multiple of {machine.replicas}, such as {near}."
+            )
+        if training.optimizer == "adam" and training.weight_decay:
+            raise ConfigError(
+                f"training.weight_decay is {training.weight_decay:g}, but training.optimizer adam has none; use adamw."
+            )
+        if training.checkpoint_every_steps % training.steps_per_execution:
+            raise ConfigError(
+                f"training.checkpoint_every_steps is {training.checkpoint_every_steps}, expected a multiple of "
+                f"training.steps_per_execution ({training.steps_per_execution}): nothing can be saved within a call."
+            )
+        if model.builder == "text_classifier" and not model.pretrained:
+            raise ConfigError("model.pretrained is empty; a text_classifier needs an encoder, such as sample://minilm.")
+        if model.builder == "image_classifier" and model.pretrained:
+            raise ConfigError(
+                f"model.pretrained is {model.pretrained!r}, but image_classifier starts from scratch; leave it out."
+            )
+        if self.data.validation_fraction + self.data.test_fraction >= 1:
+            raise ConfigError(
+                "data.validation_fraction and data.test_fraction leave nothing to train on; their sum must be below 1."
+            )
+        if machine.device != "tpu" and self.machine.tpu != "local":
+            raise ConfigError(
+                f"machine.tpu is {self.machine.tpu!r}, but machine.name {machine.name} has no TPU; leave it out."
+            )
+        return self
+
+
+PARAMETER_SECTIONS = ("data", "model", "training", "evaluation", "release")
+
+
+def parameter_fields() -> dict[str, FieldInfo]:
+    """Returns the settings that are pipeline parameters, by their name, with type, default and description."""
+    fields: dict[str, FieldInfo] = {}
+    for section in PARAMETER_SECTIONS:
+        for name, field in _section(section).model_fields.items():
+            assert name not in fields, f"{section}.{name} has the name of another section's setting"
+            fields[name] = field
+    return fields
+
+
+def parameters(config: RunConfig) -> dict[str, Any]:
+    """Returns the values of a run's pipeline parameters, by name."""
+    return {name: value for section in PARAMETER_SECTIONS for name, value in getattr(config, section)}
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Reads a run's YAML file.
+
+    Args:
+        path: The file.
+        overrides: Settings that replace the file's, each as `section.key=value`.
+
+    Raises:
+        ConfigError: listing everything that is wrong with the file or the overrides, a sentence each.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            values = yaml.load(file, _Loader)  # noqa: S506 - a subclass of SafeLoader
+    except OSError as error:
+        raise ConfigError(
+            f"{path} can't be read ({error.strerror}); give a run's YAML file, such as configs/mnist_sample.yaml."
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(values, dict):
+        raise ConfigError(
+            f"{path} holds no sections (its value is a {type(values).__name__}); a run has "
+            f"{', '.join(RunConfig.model_fields)}."
+        )
+    for override in overrides:
+        _override(values, override)
+    return parse(values, str(path))
+
+
+def parse(values: dict[str, Any], where: str) -> RunConfig:
+    """Checks the values of a run.
+
+    Raises:
+        ConfigError: listing everything that is wrong with them, a sentence each, `where` in front.
+    """
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{where}: {_sentence(detail)}" for detail in error.errors())) from error
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as its 1.2 core schema reads it: `1e-5` is a number, and a key that stands twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)$"),
+    list("-+.0123456789"),
+)
+
+
+def _section(name: str) -> type[Section]:
+    annotation = RunConfig.model_fields[name].annotation
+    assert isinstance(annotation, type) and issubclass(annotation, Section)
+    return annotation
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    """Puts `section.key=value` into the values of a file, the value read as its setting's type is written in YAML."""
+    path, equals, text = override.partition("=")
+    section, dot, key = path.strip().partition(".")
+    if not equals:
+        raise ConfigError(f"--set {override} has no '='; write it as section.key=value, such as training.epochs=3.")
+    if not dot:
+        section, key = "", section
+    if section and section not in RunConfig.model_fields:
+        raise ConfigError(
+            f"--set {override}: there is no section {section!r}.{did_you_mean(section, RunConfig.model_fields)}"
+        )
+    key, *inner = key.split(".")
+    fields = _section(section).model_fields if section else RunConfig.model_fields
+    if key not in fields:
+        raise ConfigError(f"--set {override}: {section or 'a run'} has no setting {key!r}.{did_you_mean(key, fields)}")
+    target = values.setdefault(section, {}) if section else values
+    for name in [key, *inner][:-1]:
+        target = target.setdefault(name, {})
+    target[inner[-1] if inner else key] = text if fields[key].annotation is str else _yaml_value(override, text)
+
+
+def _yaml_value(override: str, text: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - a subclass of SafeLoader
+    except yaml.YAMLError as error:
+        raise ConfigError(
+            f"--set {override}: the value is not YAML; quote text that holds brackets, braces or colons."
+        ) from error
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    """Turns one of pydantic's findings into a sentence that names the setting, the value and what was expected."""
+    path = ".".join(str(part) for part in detail["loc"])
+    *parents, name = (str(part) for part in detail["loc"]) if detail["loc"] else ("",)
+    fields = _section(parents[0]).model_fields if parents else RunConfig.model_fields
+    match detail["type"]:
+        case "value_error":  # one of our own sentences
+            return str(detail["ctx"]["error"])
+        case "extra_forbidden":
+            known = ", ".join(fields)
+            return f"{path} is not a setting.{did_you_mean(name, fields) or f' Known here: {known}.'}"
+        case "missing":
+            return f"{path} is missing: {fields[name].description or 'it is a section of its own.'}"
+        case "literal_error":
+            expected = typing.get_args(fields[name].annotation)
+            near = did_you_mean(str(detail["input"]), expected)
+            return f"{path} is {detail['input']!r}, expected one of {', '.join(expected)}.{near}"
+        case _:
+            expectation = detail["msg"].removeprefix("Input should be ").removeprefix("String should ")
+            return f"{path} is {detail['input']!r}, expected: {expectation}."

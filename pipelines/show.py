@@ -1,0 +1,109 @@
+"""What the command line prints: the plan of a run, how it went, and the machines."""
+
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pipelines import machines
+from pipelines.config import RunConfig, Section
+from pipelines.local import step_style
+from pipelines.runs import RunFolder, Summary
+
+
+def show_run(summary: Summary, folder: RunFolder, console: Console) -> None:
+    """Prints how a run went: each step, the test figures, where things are, or what failed and how to go on."""
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("step")
+    table.add_column("state")
+    table.add_column("seconds", justify="right")
+    for name, step in summary.steps.items():
+        table.add_row(name, f"[{step_style(step.state)}]{step.state}[/]", f"{step.seconds:.1f}")
+    table.add_section()
+    table.add_row("run", f"[bold {step_style(summary.state)}]{summary.state}[/]", f"{summary.seconds:.1f}")
+    console.print(table)
+    for name, value in _results(summary, folder).items():
+        console.print(f"  {name:<14} {escape(value)}", soft_wrap=True)
+    if summary.error:
+        culprit = summary.failing_step or "kfp"
+        console.print(f"\n[red]{culprit} failed:[/] {escape(summary.error)}", soft_wrap=True)
+        console.print(f"Its log: {escape(_short(folder.log(culprit)))}", soft_wrap=True)
+    if summary.state in ("FAILED", "INTERRUPTED"):
+        command = f"tpu-pipelines run --resume {_short(folder.path)}"
+        console.print(f"To go on where it stopped: [bold]{escape(command)}[/]", soft_wrap=True)
+
+
+def _results(summary: Summary, folder: RunFolder) -> dict[str, str]:
+    results = {}
+    if summary.metrics:
+        results["test accuracy"] = f"{summary.metrics['accuracy']:.4f}"
+        results["test loss"] = f"{summary.metrics['loss']:.4f}"
+    if summary.state == "REJECTED":
+        results["not exported"] = "the accuracy is below evaluation.min_accuracy"
+    for name, title in (("export", "SavedModel"), ("report", "report")):
+        if name in summary.artifacts:
+            results[title] = _short(Path(summary.artifacts[name]))
+    return {**results, "summary": _short(folder.summary_file)}
+
+
+def _short(path: Path) -> str:
+    """Returns a path relative to the current folder, where it lies below it."""
+    path = path.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def show_plan(config: RunConfig, console: Console) -> None:
+    """Prints every setting of a run, those that are defaults dimmed, and the machine."""
+    console.print(f"[bold]{config.name}[/]: the settings are valid (dimmed: defaults)")
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value")
+    for section_name, section in config:
+        if not isinstance(section, Section):
+            continue
+        for name, value in section:
+            style = "" if name in section.model_fields_set else "dim"
+            table.add_row(f"{section_name}.{name}", escape(_text(value)), style=style)
+        table.add_section()
+    console.print(table)
+    machine = machines.find(config.machine.name)
+    price = machine.usd_per_hour
+    cost = "" if machine.family is None else f", at least {price:.2f} USD an hour (list price {machines.PRICES_AS_OF})"
+    batch = config.training.global_batch_size // machine.replicas
+    console.print(f"{machine.name}: {machine.replicas} replicas of {batch} examples a step{cost}")
+
+
+def _text(value: Any) -> str:
+    return "(empty)" if value in ("", {}) else str(value)
+
+
+def show_machines(console: Console) -> None:
+    """Prints the machines; those that TensorFlow can't use with the reason."""
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("machine")
+    for title in ("replicas", "chips", "HBM\nGiB", "bf16\nTFLOP/s", "USD/h"):
+        table.add_column(title, justify="right")
+    table.add_column("regions for training")
+    for machine in machines.TPU_MACHINES.values():
+        family = machines.GENERATIONS[machine.generation]
+        chips, memory, rate = machine.chips, family.hbm_gib_per_chip, family.bf16_tflops_per_chip
+        table.add_row(
+            machine.name,
+            str(machine.replicas),
+            str(chips),
+            "?" if memory is None else f"{chips * memory:,}",
+            "?" if rate is None else f"{chips * rate:,.0f}",
+            "?" if machine.usd_per_hour is None else f"{machine.usd_per_hour:.2f}",
+            f"refused: {family.refusal}" if family.refusal else ", ".join(family.regions),
+            style="dim" if family.refusal else "",
+        )
+    console.print(table)
+    local = [name for name in machines.MACHINES if name not in machines.TPU_MACHINES]
+    console.print(f"On this machine: {', '.join(local)}.")
+    console.print(
+        f"USD/h: Cloud TPU's list price on demand in the cheapest region, {machines.PRICES_AS_OF}, without Vertex AI's "
+        "own fee; ? is unknown."
+    )
