@@ -214,7 +214,8 @@ def parameter_fields() -> dict[str, FieldInfo]:
 
 def parameters(config: RunConfig) -> dict[str, Any]:
     """Returns the values of a run's pipeline parameters, by name."""
-    return {name: value for section in PARAMETER_SECTIONS for name, value in getattr(config, section)}
+    values = {name: value for section in PARAMETER_SECTIONS for name, value in getattr(config, section)}
+    return values | {"model_name": config.release.model_name or config.name}
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:

@@ -1,0 +1,1 @@
+"""Decides whether an evaluated model may be released."""

@@ -1,6 +1,5 @@
 """Decides whether a model is good enough to be released."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -49,8 +48,8 @@ def compare(accuracy: float, min_accuracy: float) -> Verdict:
     if not 0 <= min_accuracy <= 1:
         raise ConfigError(f"evaluation.min_accuracy is {min_accuracy!r}, expected a number from 0 to 1.")
     passed = accuracy >= min_accuracy
-    # More digits where two would show a model short of the floor as equal to it.
-    digits = 2 if passed or math.floor(accuracy * 1e4) < math.floor(min_accuracy * 1e4) else 6
+    # As many digits as it takes to show that a model just short of the floor is.
+    digits = next((n for n in range(2, 16) if passed or f"{accuracy:.{n}%}" != f"{min_accuracy:.{n}%}"), 16)
     log.info(
         f"{PASSED if passed else REJECTED}: test accuracy {accuracy:.{digits}%} is "
         f"{'at least' if passed else 'below'} evaluation.min_accuracy {min_accuracy:.{digits}%}."

@@ -125,7 +125,7 @@ def load(folder: str) -> Manifest:
         raise DataError(f"{folder} has no {MANIFEST}, so it is no complete data set; run the prepare step again.")
     try:
         return _parse(files.read_json(uri))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{uri} is not a manifest of format {FORMAT_VERSION} ({error}); prepare again.") from error
 
 

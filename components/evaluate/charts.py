@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from components.evaluate.metrics import CalibrationBin, RocCurve
 
+# The accuracy of fewer examples than this is drawn pale: its 95 % interval spans half of the scale or more.
+FEW_EXAMPLES = 10
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -80,7 +83,7 @@ class LineChart:
 
 @dataclass(frozen=True)
 class Bar:
-    """A rectangle, with the text that a screen reader or a pointer gets, and its short label."""
+    """A rectangle, its short label, its full meaning, and whether few examples stand behind it."""
 
     x: float
     y: float
@@ -88,6 +91,7 @@ class Bar:
     height: float
     label: str
     title: str
+    few: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,7 @@ def reliability_chart(bins: Sequence[CalibrationBin]) -> ReliabilityChart:
             continue
         top = frame.y(b.accuracy)
         title = f"{span}, {percent(b.accuracy)} right, mean confidence {percent(b.confidence)}"
-        accuracy.append(Bar(left, top, width, frame.plot_bottom - top, "", title))
+        accuracy.append(Bar(left, top, width, frame.plot_bottom - top, "", title, b.examples < FEW_EXAMPLES))
         confidence.append((left - 1, left + width + 1, frame.y(b.confidence)))
     return ReliabilityChart(
         frame,

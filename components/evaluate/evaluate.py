@@ -153,9 +153,10 @@ class _Run:
         probabilities, losses = (output.numpy()[:count] for output in self._forward(inputs, self._padded(labels)))
         finite = np.isfinite(probabilities).all(axis=1) & np.isfinite(losses)
         if not finite.all():
+            index = self.examples + int(np.argmin(finite))
             raise ModelError(
-                f"The model in {self._folder} answers test example {self.examples + int(np.argmin(finite))} with NaN or "
-                "infinity, so its training has diverged; train again with a smaller training.learning_rate."
+                f"The model in {self._folder} answers test example {index} with NaN or infinity, so its training has "
+                "diverged; train again with a smaller training.learning_rate."
             )
         self.loss += float(losses.sum(dtype=np.float64))
         self.probabilities.append(probabilities)

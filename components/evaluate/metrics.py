@@ -169,8 +169,8 @@ def compute(probabilities: np.ndarray, labels: np.ndarray, class_names: Sequence
 def wilson_interval(correct: int, examples: int) -> tuple[float, float]:
     """Returns the 95 % confidence interval of a share, by Wilson's score method.
 
-    With p the share, n the examples and z = 1.96: (p + z²/2n ± z·√(p(1-p)/n + z²/4n²)) / (1 + z²/n). Unlike the textbook
-    p ± z·√(p(1-p)/n), it stays within 0 and 1, and is not empty for a perfect score.
+    With p the share, n the examples and z = 1.96: (p + z²/2n ± z·√(p(1-p)/n + z²/4n²)) / (1 + z²/n). Unlike the
+    textbook p ± z·√(p(1-p)/n), it stays within 0 and 1, and is not empty for a perfect score.
 
     Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
     """
@@ -252,7 +252,7 @@ def _roc_auc(is_class: np.ndarray, scores: np.ndarray) -> float | None:
 
 def _roc_auc_note(class_names: Sequence[str], present: list[int]) -> str:
     if len(present) == 1:
-        return f"Undefined: every test example is of the class {class_names[present[0]]!r}, so there is no other to rank it against."  # fmt: skip
+        return f"Undefined: every test example is of the class {class_names[present[0]]!r}, and there is no other."
     if len(present) < len(class_names):
         return f"Over the {len(present)} of {len(class_names)} classes that the test split holds."
     return ""

@@ -78,7 +78,7 @@ def render(evaluation: Evaluation, *, now: datetime.datetime | None = None) -> s
         importlib.resources.files("components.evaluate").joinpath(TEMPLATE).read_text(encoding="utf-8")
     )
     f1s = [c.f1 for c in metrics.classes if c.f1 is not None]
-    return template.render(
+    page = template.render(
         manifest=evaluation.manifest,
         model=evaluation.model,
         metrics=metrics,
@@ -90,11 +90,13 @@ def render(evaluation: Evaluation, *, now: datetime.datetime | None = None) -> s
         confusions=most_confused(metrics, names),
         lowest_f1=min(f1s) if len(f1s) > 2 and min(f1s) < max(f1s) else None,
         most_support=max(c.support for c in metrics.classes),
+        few=charts.FEW_EXAMPLES,
         reliability=charts.reliability_chart(metrics.calibration),
         roc=charts.roc_chart(metrics.roc_curve) if metrics.roc_curve else None,
         cards=[_card(mistake, names) for mistake in evaluation.mistakes],
         written=(now or datetime.datetime.now(datetime.UTC)).strftime("%Y-%m-%d %H:%M UTC"),
     )
+    return page.lstrip()  # the template's macros leave blank lines in front of the doctype
 
 
 def most_confused(metrics: Metrics, names: Sequence[str]) -> list[Confusion]:
@@ -157,7 +159,9 @@ def _facts(evaluation: Evaluation) -> list[tuple[str, str]]:
     if manifest.tokenizer:
         facts.append(("Tokenizer", f"{manifest.tokenizer.name}, {manifest.tokenizer.max_length} tokens"))
     if difference is not None:
-        facts.append(("Largest difference from the trainer's probabilities", f"{difference:.1e}"))
+        facts.append(
+            ("Largest difference from the trainer's probabilities", f"{difference:.1e}" if difference else "none")
+        )
     if not same:
         facts.append(("Trained on other data", f"fingerprint {model.dataset_fingerprint[:12]}"))
     return facts

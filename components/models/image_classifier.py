@@ -9,6 +9,7 @@ from tf_keras import layers
 from components.dataset.manifest import Feature
 from components.errors import ModelError
 from components.models import arguments
+from components.models.random_shift import RandomShift
 
 
 def build(
@@ -20,6 +21,7 @@ def build(
     pool: bool = False,
     dense_units: Sequence[float] = (256, 128),
     dropout: float = 0.0,
+    shift: float = 0,
 ) -> Any:
     """Builds the TPU guide's CNN: convolutions, dense layers, logits. The defaults are the guide's own.
 
@@ -32,6 +34,7 @@ def build(
             model learns more from few examples.
         dense_units: Units of each dense layer.
         dropout: Rate of dropout before each dense layer. The guide has none.
+        shift: Pixels by which training images are moved at random, at most. The guide does not.
 
     Returns:
         A `tf_keras.Model`: `{"image": float32 [batch, height, width, channels]}` → float32 logits
@@ -47,6 +50,8 @@ def build(
     kernel = arguments.whole("kernel_size", kernel_size)
     rate = arguments.fraction("dropout", dropout)
     image = x = layers.Input(features["image"].shape, name="image")
+    if pixels := arguments.whole("shift", shift, minimum=0):
+        x = RandomShift(pixels)(x)
     for count in arguments.wholes("filters", filters):
         if min(x.shape[1:3]) < kernel:
             raise ModelError(

@@ -111,7 +111,7 @@ def load(folder: str) -> SavedModel:
         value["class_names"] = tuple(value["class_names"])
         value["tokenizer"] = Tokenizer(**value["tokenizer"]) if value["tokenizer"] else None
         return SavedModel(**value)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{uri} is no {MODEL_FILE} of format {FORMAT_VERSION} ({error}); train again.") from error
 
 
@@ -143,7 +143,13 @@ def check_against_reference(folder: str, probabilities: np.ndarray, precision: s
         ModelError: if it is above the tolerance.
     """
     reference = load_reference(folder)
-    difference = float(np.max(np.abs(reference - probabilities[: len(reference)])))
+    own = probabilities[: len(reference)]
+    if own.shape != reference.shape:
+        raise ModelError(
+            f"{files.join(folder, REFERENCE)} has the trainer's probabilities of shape {reference.shape}, the test "
+            f"split gives {own.shape}, so the model was not trained with this data set; train again."
+        )
+    difference = float(np.max(np.abs(reference - own)))
     if not difference <= TOLERANCE[precision]:
         raise ModelError(
             f"On the first {len(reference)} test examples the model restored from {folder} gives probabilities that "

@@ -1,0 +1,1 @@
+"""Tells how a run ended: the pipeline's exit handler."""

@@ -78,8 +78,8 @@ def _class_names(source: Source, settings: PrepareSettings) -> tuple[str, ...]:
     if len(names) < 2:
         found = f"only the class {names[0]!r}" if names else "no class"
         raise DataError(
-            f"{settings.source} has {found}, expected two or more (rows left out: {_reasons(dropped) or 'none'}); check "
-            "data.source and data.label_column."
+            f"{settings.source} has {found}, expected two or more (rows left out: {_reasons(dropped) or 'none'}); "
+            "check data.source and data.label_column."
         )
     if any(not name.strip() for name in names):
         raise DataError(f"Class {[name.strip() for name in names].index('')} of {settings.source} has no name.")

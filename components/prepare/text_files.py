@@ -79,7 +79,7 @@ def _check_encoding(encoding: str) -> None:
         "".encode(encoding)
     except (LookupError, UnicodeError, ValueError) as error:
         raise ConfigError(
-            f"data.encoding is {encoding!r}, expected a text encoding that Python knows, such as utf-8, cp1252 or utf-16."
+            f"data.encoding is {encoding!r}, expected an encoding that Python knows, such as utf-8, cp1252 or utf-16."
         ) from error
 
 
@@ -192,8 +192,8 @@ def _records(uri: str, encoding: str, reader: Any) -> Iterator[tuple[int, list[s
             raise _undecodable(where, error) from error
         except csv.Error as error:
             raise DataError(
-                f"{where} is not well-formed ({error}); quote its texts as CSV does, a quote inside a text doubled, and "
-                "end lines with \\n or \\r\\n."
+                f"{where} is not well-formed ({error}); quote its texts as CSV does, a quote inside a text doubled, "
+                "and end lines with \\n or \\r\\n."
             ) from error
         if record:
             yield number, record

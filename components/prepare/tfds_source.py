@@ -1,5 +1,6 @@
 """Text and image classification data sets of TensorFlow Datasets."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ from components import files
 from components.errors import ConfigError, DataError, did_you_mean
 from components.prepare.settings import PrepareSettings
 from components.prepare.source import Example, GivenSplit, Source
+from components.step import log
 
 PREFIX = "tfds://"
 
@@ -31,24 +33,19 @@ class TfdsSource(Source):
     def examples(self) -> Iterator[Example]:
         """Yields the examples of the training split, then those of the test split."""
         for name, split in self._reads:
-            read = 0
             for read, record in enumerate(self._records(name), start=1):
                 where = f"{self._source} {name}, example {read}"
                 label = int(record[self._label])  # -1 where the set's authors keep it to themselves, as in GLUE's tests
                 label_name = self.class_names[label] if label >= 0 and self.class_names else ""
                 yield Example(self._content_of(record, where), label_name, where, split)
-            if read != (promised := self._examples_of(name)):
-                raise DataError(
-                    f"{self._source} has {read:,} examples in {name}, its dataset_info.json promises {promised:,}: "
-                    f"{_damaged(self._builder)}"
-                )
 
     def _records(self, name: str) -> Iterator[Any]:
         import tensorflow as tf
         import tensorflow_datasets as tfds
 
         try:
-            yield from tfds.as_numpy(self._builder.as_dataset(split=name, shuffle_files=False))
+            config = tfds.ReadConfig(try_autocache=False)  # tfds would hold a small set in memory
+            yield from tfds.as_numpy(self._builder.as_dataset(split=name, shuffle_files=False, read_config=config))
         except tf.errors.OpError as error:
             raise DataError(
                 f"{self._source} can't be read in {name} ({_first_line(error)}): {_damaged(self._builder)}"
@@ -71,8 +68,8 @@ class TfdsSource(Source):
         spans = [self._spans(name, setting) for (name, _), setting in zip(self._reads, settings, strict=False)]
         if len(spans) == 2 and any(_overlap(train, test) for train in spans[0] for test in spans[1]):
             raise ConfigError(
-                f"data.train_split {self._reads[0][0]!r} and data.test_split {self._reads[1][0]!r} share examples, so the "
-                "test would be on training data; give slices that don't overlap, such as train[:80%] and train[80%:]."
+                f"data.train_split {self._reads[0][0]!r} and data.test_split {self._reads[1][0]!r} share examples, so "
+                "the test would be on training data; give slices apart, such as train[:80%] and train[80%:]."
             )
 
     def _spans(self, name: str, setting: str) -> list[tuple[str, int, int]]:
@@ -119,8 +116,17 @@ def _prepared_builder(settings: PrepareSettings) -> Any:
     except Exception as error:
         raise _not_found(settings, error) from error
     _check_complete(builder)
+    if not builder.data_path.exists():
+        log.info(
+            f"{settings.source}: downloading to {builder.data_path}; without a network tfds gives up after minutes"
+        )
     try:
         builder.download_and_prepare()
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"{settings.source} can't be built without the Python package {error.name}, which is not installed; "
+            f"install it, or {_how_to_supply(name)}"
+        ) from error
     except Exception as error:  # a download has too many ways to fail to list: proxies, quotas, checksums, disks
         where = settings.tfds_data_dir or "the default folder of tfds"
         raise DataError(
@@ -209,7 +215,7 @@ def _features(source: str, info: Any) -> dict[str, Any]:
 
     if not isinstance(info.features, tfds.features.FeaturesDict):
         raise ConfigError(f"{source} has no named features, so no label to learn; take a classification data set.")
-    return dict(info.features.items())
+    return dict(sorted(info.features.items()))  # tfds gives them in no fixed order
 
 
 def _is_image(feature: Any) -> bool:
@@ -225,4 +231,5 @@ def _is_text(feature: Any) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    text = re.sub(r"\{\{.*?\}\} ?", "", str(error))  # TensorFlow puts the graph's node in front
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)

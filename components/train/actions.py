@@ -81,12 +81,13 @@ def write_scalars(writer: Any, step: int, prefix: str, figures: Figures) -> None
 
 
 class SaveEvery:
-    """Saves a checkpoint within an epoch, every so many optimizer steps."""
+    """Saves a checkpoint within an epoch, as soon as another so many optimizer steps are done."""
 
     def __init__(self, checkpoints: Checkpoints, steps: int) -> None:
-        self._checkpoints, self._steps = checkpoints, steps
+        self._checkpoints, self._steps, self._periods = checkpoints, steps, 0
 
     def __call__(self, step: int, figures: Figures) -> None:
-        """Saves if this step is one to save."""
-        if step % self._steps == 0:
+        """Saves if this step is the first of a new period."""
+        if step // self._steps > self._periods:
+            self._periods = step // self._steps
             self._checkpoints.save()

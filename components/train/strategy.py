@@ -36,7 +36,10 @@ def connect(device: str, replicas: int, tpu: str = "local") -> tf.distribute.Str
             return tf.distribute.MirroredStrategy([f"GPU:{index}" for index in range(replicas)])
         case _:
             _split_cpu(replicas)
-            return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)])
+            # Collective operations, the default, stall for seconds when CPU replicas outnumber the cores.
+            return tf.distribute.MirroredStrategy(
+                [f"CPU:{index}" for index in range(replicas)], tf.distribute.ReductionToOneDevice()
+            )
 
 
 def _split_cpu(replicas: int) -> None:
