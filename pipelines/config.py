@@ -42,7 +42,7 @@ class Data(Section):
     tfds_data_dir: str = Field(
         "", description="Folder or gs:// URI of prepared TensorFlow Datasets; empty for its default."
     )
-    tfds_config: str = Field("", description="Text or image key, if the tfds data set has several: feature=KEY.")
+    tfds_feature: str = Field("", description="Key of the text or image, in a tfds data set that has several.")
     try_gcs: bool = Field(False, description="Let tfds read the data set from Google's public bucket.")
     train_split: str = Field("train", description="The tfds split, or slice of it, to train on.", min_length=1)
     test_split: str = Field("test", description="The tfds split to test on; empty to take it from the training split.")

@@ -35,7 +35,7 @@ def training_pipeline(config: RunConfig) -> BaseComponent:
             return {name: settings[name] for name in component.component_spec.inputs or {} if name in settings}
 
         finished = notify(pipeline_root=dsl.PIPELINE_ROOT_PLACEHOLDER, job=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        finished.set_caching_options(False)
+        finished.set_caching_options(False)  # it tells of this run, not of another
         with dsl.ExitHandler(finished):
             dataset = prepare(**of(prepare)).outputs["dataset"]
             model = train(
@@ -46,7 +46,9 @@ def training_pipeline(config: RunConfig) -> BaseComponent:
                 **of(train),
             ).outputs["model"]
             metrics = evaluate(dataset=dataset, model=model, **of(evaluate)).outputs["metrics"]
-            verdict = compare(metrics=metrics, **of(compare)).outputs["Output"]
+            # Cheap, and their records are how the run ended: never from a cache.
+            compared = compare(metrics=metrics, **of(compare)).set_caching_options(False)
+            verdict = compared.outputs["Output"]
             with dsl.If(verdict == "PASSED"):
                 export(dataset=dataset, model=model, **of(export))
 
@@ -61,13 +63,13 @@ def _signature(defaults: dict[str, Any]) -> inspect.Signature:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature(
         [
-            inspect.Parameter(name, kind, annotation=_kfp_type(field.annotation), default=defaults[name])
+            inspect.Parameter(name, kind, annotation=kfp_type(field.annotation), default=defaults[name])
             for name, field in parameter_fields().items()
         ]
     )
 
 
-def _kfp_type(annotation: Any) -> type:
+def kfp_type(annotation: Any) -> type:
     """Returns the type that KFP knows for a setting's type: a choice of words is a text, a mapping a dict."""
     origin = typing.get_origin(annotation)
     if origin is typing.Literal:

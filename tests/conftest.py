@@ -56,7 +56,7 @@ def stripes(count, seed):
 
 @pytest.fixture(scope="session")
 def stripes_dataset(tmp_path_factory):
-    """A data set of 8x8 images in three classes: 640 to train on, 75 to validate (no multiple of anything), 90 to test."""
+    """A data set of 8x8 images in three classes: 640 to train, 75 to validate (no multiple), 90 to test."""
     folder = tmp_path_factory.mktemp("stripes") / "dataset"
     examples = {"train": stripes(640, 1), "validation": stripes(75, 2), "test": stripes(90, 3)}
     features = {"image": Feature("uint8", (8, 8, 1))}

@@ -11,8 +11,8 @@ from components.dataset.manifest import Feature, Manifest, Split
 from components.dataset.writer import LABEL, RAW_TEXT, file_sha256
 from components.errors import DataError
 
-# Examples held in memory to shuffle: a data set of up to this size is shuffled whole.
-SHUFFLE_EXAMPLES = 10_000
+# Bytes of examples held in memory to shuffle: a data set of up to this size is shuffled whole.
+SHUFFLE_BYTES = 256 * 1000 * 1000
 # Shards read at the same time while shuffling.
 INTERLEAVED_SHARDS = 8
 
@@ -145,7 +145,8 @@ def _shuffled(folder: str, split: Split, *, seed: int, epoch: int) -> Any:
     data = tf.data.Dataset.from_tensor_slices(uris).interleave(
         tf.data.TFRecordDataset, cycle_length=INTERLEAVED_SHARDS, block_length=16
     )
-    buffer = min(split.examples, SHUFFLE_EXAMPLES)
+    total_bytes = sum(shard.bytes for shard in split.shards)
+    buffer = max(1, split.examples * min(SHUFFLE_BYTES, total_bytes) // total_bytes)
     return data.shuffle(buffer, seed=seed * 1_000_003 + epoch, reshuffle_each_iteration=False)
 
 

@@ -26,6 +26,7 @@ def evaluate(
     """
     from components import step
 
+    report.uri += ".html"  # a browser shows a file without an ending as source text
     with step.running("evaluate", metrics=metrics.uri, classification=classification.uri, report=report.uri) as run:
         from components import files
         from components.evaluate.evaluate import evaluate

@@ -21,9 +21,10 @@ def export(
         exported: The SavedModel, with labels.json and contract.json.
     """
     from components import step
-    from components.export.export import export
 
     with step.running("export", export=exported.uri) as run:
+        from components.export.export import export
+
         contract = export(model.uri, dataset.uri, exported.uri, name=model_name)
         run.report(largest_difference=contract["largest_difference_from_trainer"])
         exported.metadata.update(framework="tensorflow", tensorflow=contract["tensorflow"])

@@ -61,6 +61,10 @@ class ServedModel(tf.Module):
 class InGraphTokenizer(tf.Module):
     """BERT's WordPiece tokenizer as TensorFlow operations: strings in, the data set's features out.
 
+    tensorflow-text's own lower-casing folds more than BERT's does (`½`, `ß`, `™`, full-width letters), so the text is
+    cleaned, lower-cased and stripped of accents here, as `BasicTokenizer` of the BERT paper's code does it, and only
+    split by tensorflow-text. Of 130,000 code points put between two words, 568 of rare scripts still split otherwise.
+
     Args:
         tokenizer: The data set's tokenizer.
         names: The features to make.
@@ -73,12 +77,11 @@ class InGraphTokenizer(tf.Module):
         super().__init__()
         content = files.read_bytes(files.join(folder, saved.TOKENIZER, "vocab.txt")).decode("utf-8")
         vocabulary = content.rstrip("\n").split("\n")
-        table = tf.lookup.StaticHashTable(
+        self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(vocabulary, list(range(len(vocabulary))), tf.string, tf.int64), -1
         )
-        self._length, self._names = tokenizer.max_length, names
-        self._table = table
-        self._tokenizer = tf_text.BertTokenizer(table, lower_case=tokenizer.lower_case, token_out_type=tf.int64)
+        self._length, self._names, self._lower_case = tokenizer.max_length, names, tokenizer.lower_case
+        self._tokenizer = tf_text.BertTokenizer(self._table, lower_case=False, token_out_type=tf.int64)
         ids = {token: index for index, token in enumerate(vocabulary)}
         self._cls, self._sep, self._pad = ids["[CLS]"], ids["[SEP]"], ids["[PAD]"]
 
@@ -86,7 +89,7 @@ class InGraphTokenizer(tf.Module):
         """Returns int32 features `[batch, max_length]` of strings `[batch]`."""
         import tensorflow_text as tf_text
 
-        words = self._tokenizer.tokenize(text).merge_dims(-2, -1)[:, : self._length - 2]
+        words = self._tokenizer.tokenize(self._clean(text)).merge_dims(-2, -1)[:, : self._length - 2]
         ids, types = tf_text.combine_segments([words], self._cls, self._sep)
         ids = tf.cast(ids, tf.int32)
         features = {
@@ -95,3 +98,14 @@ class InGraphTokenizer(tf.Module):
             "token_type_ids": tf.cast(types, tf.int32).to_tensor(0, shape=[None, self._length]),
         }
         return {name: features[name] for name in self._names}
+
+    def _clean(self, text: Any) -> Any:
+        """Drops control characters, makes every white space a blank, and lower-cases and strips accents if asked."""
+        import tensorflow_text as tf_text
+
+        text = tf.strings.regex_replace(text, r"[\x00\x{FFFD}]|[^\P{C}\t\n\r]", "")
+        text = tf.strings.regex_replace(text, r"[\pZ\t\n\r]", " ")
+        if not self._lower_case:
+            return text
+        text = tf_text.normalize_utf8(tf.strings.lower(text, encoding="utf-8"), "NFD")
+        return tf.strings.regex_replace(text, r"\p{Mn}", "")

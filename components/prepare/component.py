@@ -12,7 +12,7 @@ def prepare(
     label_column: str,
     encoding: str,
     tfds_data_dir: str,
-    tfds_config: str,
+    tfds_feature: str,
     try_gcs: bool,
     train_split: str,
     test_split: str,
@@ -34,7 +34,7 @@ def prepare(
         label_column: Column or key of the label, in files.
         encoding: Encoding of files; a byte-order mark is accepted.
         tfds_data_dir: Folder or gs:// URI of prepared TensorFlow Datasets; empty for its default.
-        tfds_config: Text or image key of a tfds data set that has several, as feature=KEY; else empty.
+        tfds_feature: Text or image key of a tfds data set that has several, else empty.
         try_gcs: Let tfds read the data set from Google's public bucket.
         train_split: The tfds split, or slice of it, to train on.
         test_split: The tfds split to test on; empty to take it from the training split.
@@ -49,16 +49,17 @@ def prepare(
         dataset: The data set: shards of the splits train, validation and test, and manifest.json.
     """
     from components import step
-    from components.prepare.prepare import PrepareSettings, prepare
 
     with step.running("prepare", dataset=dataset.uri) as run:
+        from components.prepare.prepare import PrepareSettings, prepare
+
         settings = PrepareSettings(
             source=source,
             text_column=text_column,
             label_column=label_column,
             encoding=encoding,
             tfds_data_dir=tfds_data_dir,
-            tfds_config=tfds_config,
+            tfds_feature=tfds_feature,
             try_gcs=try_gcs,
             train_split=train_split,
             test_split=test_split,

@@ -18,7 +18,7 @@ class PrepareSettings:
         label_column: Column or key of the label, in files.
         encoding: Encoding of files; a byte-order mark is accepted.
         tfds_data_dir: Folder or `gs://` URI of prepared TensorFlow Datasets; empty for its default.
-        tfds_config: Text or image key of a tfds data set that has several, as `feature=KEY`; else empty.
+        tfds_feature: Text or image key of a tfds data set that has several, else empty.
         try_gcs: Let tfds read the data set from Google's public bucket.
         train_split: The tfds split, or slice of it, to train on.
         test_split: The tfds split to test on; empty to take it from the training split.
@@ -37,7 +37,7 @@ class PrepareSettings:
     label_column: str
     encoding: str
     tfds_data_dir: str
-    tfds_config: str
+    tfds_feature: str
     try_gcs: bool
     train_split: str
     test_split: str

@@ -21,7 +21,7 @@ class TfdsSource(Source):
         self._builder = _prepared_builder(settings)
         features = self._builder.info.features
         self._label = _label_key(self._source, self._builder.info)
-        self._content = _content_key(self._source, self._builder.info, settings.tfds_config)
+        self._content = _content_key(self._source, self._builder.info, settings.tfds_feature)
         self.task = "image_classification" if _is_image(features[self._content]) else "text_classification"
         self.class_names = tuple(features[self._label].names)
         self._reads: list[tuple[str, GivenSplit | None]] = [(settings.train_split, None)]
@@ -189,24 +189,21 @@ def _label_key(source: str, info: Any) -> str:
     return labels[0]
 
 
-def _content_key(source: str, info: Any, tfds_config: str) -> str:
+def _content_key(source: str, info: Any, tfds_feature: str) -> str:
     features = _features(source, info)
     candidates = [key for key, feature in features.items() if _is_image(feature) or _is_text(feature)]
-    if tfds_config:
-        key = tfds_config.removeprefix("feature=")
-        if key not in candidates:
+    if tfds_feature:
+        if tfds_feature not in candidates:
             raise ConfigError(
-                f"data.tfds_config is {tfds_config!r}, expected feature=KEY with the key of a text or image of "
-                f"{source}: {', '.join(candidates)}.{did_you_mean(key, candidates)}"
+                f"data.tfds_feature is {tfds_feature!r}, expected the key of a text or image of {source}: "
+                f"{', '.join(candidates)}.{did_you_mean(tfds_feature, candidates)}"
             )
-        return key
+        return tfds_feature
     if info.supervised_keys and info.supervised_keys[0] in candidates:
         return str(info.supervised_keys[0])
     if len(candidates) != 1:
         found = f"has several ({', '.join(candidates)})" if candidates else f"has neither (only {', '.join(features)})"
-        raise ConfigError(
-            f"{source} must have a text or an image, and {found}; name one as data.tfds_config: feature=KEY."
-        )
+        raise ConfigError(f"{source} must have a text or an image, and {found}; name one as data.tfds_feature.")
     return candidates[0]
 
 

@@ -61,11 +61,12 @@ def train(
     import os
 
     from components import step
-    from components.train.options import TrainOptions
-    from components.train.train import train
 
-    checkpoints = checkpoint_dir or os.environ.get("AIP_CHECKPOINT_DIR") or f"{model.uri}/checkpoints"
     with step.running("train", model=model.uri) as run:
+        from components.train.options import TrainOptions
+        from components.train.train import train
+
+        checkpoints = checkpoint_dir or os.environ.get("AIP_CHECKPOINT_DIR") or f"{model.uri}/checkpoints"
         options = TrainOptions(
             builder=builder,
             arguments=arguments,

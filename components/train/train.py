@@ -1,5 +1,6 @@
 """The training step, from top to bottom."""
 
+import functools
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from components.train.actions import Actions, Figures, SaveEvery, ShowProgress, 
 from components.train.checkpoints import Checkpoints
 from components.train.custom_loop import CustomLoop
 from components.train.fit_loop import FitLoop
+from components.train.inputs import distribute
 from components.train.optimizer import make_optimizer
 from components.train.options import TrainOptions
 from components.train.validation import Validation
@@ -125,24 +127,25 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Save
         else CustomLoop(**common, global_batch_size=options.global_batch_size)
     )
     for epochs, skip_steps in _segments(first_step, steps_per_epoch, options.epochs):
-        data = strategy.distribute_datasets_from_function(
-            lambda _, epochs=epochs, skip_steps=skip_steps: reader.training_data(
-                dataset_folder,
-                manifest,
-                replica_batch_size=options.replica_batch_size,
-                replicas=options.replicas,
-                seed=options.seed,
-                epochs=epochs,
-                skip_steps=skip_steps,
-                class_weights=class_weights,
-            )
+        batches = functools.partial(
+            reader.training_data,
+            dataset_folder,
+            manifest,
+            replica_batch_size=options.replica_batch_size,
+            replicas=options.replicas,
+            seed=options.seed,
+            epochs=epochs,
+            skip_steps=skip_steps,
+            class_weights=class_weights,
         )
+        data = distribute(strategy, batches)
         loop.run(data, epochs=epochs, steps_per_epoch=steps_per_epoch - skip_steps, actions=actions)
     scalars.close()
 
     # The best model, for the steps that follow
     best_step = checkpoints.restore_best()
     best = history.of_step(best_step)
+    files.make_directory(model_folder)
     model.save_weights(files.join(model_folder, saved.WEIGHTS))
     tf.train.Checkpoint(model=model).write(files.join(model_folder, saved.BEST_CHECKPOINT))
     history.save(files.join(model_folder, HISTORY))

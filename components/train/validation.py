@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from components.dataset import reader
 from components.dataset.manifest import Manifest
+from components.train.inputs import distribute
 from components.train.loss import correct, per_example_loss
 
 
@@ -25,10 +26,11 @@ class Validation:
         self._strategy, self._model = strategy, model
         self._examples = manifest.split("validation").examples
         self._steps = -(-self._examples // (replica_batch_size * replicas))
-        data = strategy.distribute_datasets_from_function(
-            lambda _: reader.padded_data(
+        data = distribute(
+            strategy,
+            lambda: reader.padded_data(
                 folder, manifest, "validation", replica_batch_size=replica_batch_size, replicas=replicas
-            )
+            ),
         )
         self._iterator = iter(data)  # endless: one iterator serves every epoch
 

@@ -54,11 +54,11 @@ def test_passed(tmp_path, image_run):
     assert [row["row"] for row in logged["confusionMatrix"]["rows"]] == [[2, 1], [1, 2]]
     assert logged["confidenceMetrics"][0]["confidenceThreshold"] == pytest.approx(1.0)
     assert json.loads((job / "evaluate" / "classification").read_text()) == logged
-    assert (job / "evaluate" / "report").read_text().startswith("<!doctype html>")
+    assert (job / "evaluate" / "report.html").read_text().startswith("<!doctype html>")
     record = json.loads((job / "evaluate" / "step.json").read_text())
     assert record["metrics"]["accuracy"] == 4 / 6
     assert sorted(file.name for file in (job / "evaluate").iterdir()) == [
-        "classification", "executor_output.json", "metrics", "report", "step.json",
+        "classification", "executor_output.json", "metrics", "report.html", "step.json",
     ]  # fmt: skip
     assert json.loads((job / "compare" / "verdict").read_text()) == {
         "verdict": "PASSED",

@@ -104,11 +104,11 @@ def test_texts_and_their_key(build: Build, settings: Make) -> None:
     }
     rows = [{"title": "té", "body": "中文", "label": 1}, {"title": "u", "body": "c", "label": -1}]
     folder = build("tiny_texts", features, {"train": rows, "test": rows})
-    with pytest.raises(ConfigError, match=r"has several \(body, title\); name one as data.tfds_config"):
+    with pytest.raises(ConfigError, match=r"has several \(body, title\); name one as data.tfds_feature"):
         open_source(settings("tfds://tiny_texts", tfds_data_dir=folder))
-    with pytest.raises(ConfigError, match=r"data.tfds_config is 'feature=tilte'.*Did you mean 'title'"):
-        open_source(settings("tfds://tiny_texts", tfds_data_dir=folder, tfds_config="feature=tilte"))
-    source = open_source(settings("tfds://tiny_texts", tfds_data_dir=folder, tfds_config="feature=body", test_split=""))
+    with pytest.raises(ConfigError, match=r"data.tfds_feature is 'tilte'.*Did you mean 'title'"):
+        open_source(settings("tfds://tiny_texts", tfds_data_dir=folder, tfds_feature="tilte"))
+    source = open_source(settings("tfds://tiny_texts", tfds_data_dir=folder, tfds_feature="body", test_split=""))
     assert source.task == "text_classification"
     # A label of -1 is one that the data set's authors keep to themselves.
     assert sorted((str(e.content), e.label) for e in source.examples()) == [("c", ""), ("中文", "pos")]

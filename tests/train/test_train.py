@@ -45,14 +45,14 @@ def weights(folder):
     return np.concatenate([variable.numpy().ravel() for variable in variables])
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Stands for the end of the process at a certain step."""
 
 
 def kill_at(step):
     def action(now, figures):
         if now >= step:
-            raise Killed
+            raise KilledError
 
     return action
 
@@ -61,7 +61,7 @@ def train_and_be_killed(dataset, folder, run, step, monkeypatch):
     """Trains until a step, then leaves as a killed process does: with what is on disk and nothing else."""
     with monkeypatch.context() as patch:
         patch.setattr(train_module, "stop_on_nan", kill_at(step))
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             train(dataset, folder, run)
 
 
