@@ -22,6 +22,9 @@ TOKENIZER = "tokenizer"
 REFERENCE = "reference.npz"
 REFERENCE_EXAMPLES = 32
 
+# What TensorFlow raises where a checkpoint is missing, cut, or another model's.
+RESTORE_ERRORS = (tf.errors.OpError, AssertionError, ValueError, LookupError, RuntimeError)
+
 # Largest difference of a probability between the trainer and another process, by the precision of training. float32:
 # other batch sizes and CPUs reorder sums (1e-6 seen). bfloat16 has 8 bits of mantissa, and a deep network adds up.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
@@ -88,7 +91,7 @@ class SavedModel:
         try:
             status = tf.train.Checkpoint(model=model).read(uri)
             status.assert_existing_objects_matched().expect_partial()
-        except (tf.errors.OpError, AssertionError, ValueError) as error:
+        except RESTORE_ERRORS as error:
             reason = str(error).split("\n", maxsplit=1)[0]
             raise ModelError(f"Checkpoint {uri} does not restore the model of its {MODEL_FILE}: {reason}") from error
         return model

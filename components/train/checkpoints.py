@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from components import files
 from components.errors import ConfigError, ModelError
+from components.models import saved
 from components.step import log
 
 KEPT = 5
@@ -32,7 +33,7 @@ class Checkpoints:
         self._best_loss = tf.Variable(float("inf"), dtype=tf.float32, trainable=False)
         self._best_step = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._step = optimizer.iterations
-        self._model = model
+        self._folder, self._model, self._saved_step = folder, model, 0
         self._checkpoint = tf.train.Checkpoint(
             model=model,
             optimizer=optimizer,
@@ -47,34 +48,37 @@ class Checkpoints:
         )
 
     def restore(self) -> int:
-        """Restores the newest checkpoint, if there is one.
+        """Restores the newest checkpoint that is whole, if there is one.
 
         Returns:
             The optimizer step that training goes on from; 0 for a new run.
 
         Raises:
-            ModelError: if the checkpoint does not fit the model and optimizer.
+            ModelError: if there are checkpoints, and none fits the model and optimizer.
         """
-        newest = self._newest.latest_checkpoint
-        if newest is None:
-            return 0
-        try:
-            self._checkpoint.restore(newest).assert_existing_objects_matched()
-        except (tf.errors.OpError, AssertionError, ValueError) as error:
-            reason = str(error).split("\n", maxsplit=1)[0]
+        reason = ""
+        for path in reversed(self._newest.checkpoints):
+            try:
+                self._checkpoint.restore(path).assert_existing_objects_matched()
+            except saved.RESTORE_ERRORS as error:  # cut by the kill, say: the one before costs a few steps more
+                reason = str(error).split("\n", maxsplit=1)[0]
+                log.warning("checkpoint %s does not restore (%s)", path, reason)
+                continue
+            self._saved_step = int(self._step.numpy())
+            log.info("resumed from %s at step %d", path, self._saved_step)
+            return self._saved_step
+        if reason:
             raise ModelError(
-                f"Checkpoint {newest} does not fit this run ({reason}); give another training.checkpoint_dir."
-            ) from error
-        step = int(self._step.numpy())
-        log.info("resumed from %s at step %d", newest, step)
-        return step
+                f"No checkpoint in {self._folder} restores this run ({reason}); give an empty training.checkpoint_dir."
+            )
+        return 0
 
     def save(self) -> None:
         """Saves everything, named by the optimizer's step, unless that step is saved already."""
         step = int(self._step.numpy())
-        newest = self._newest.latest_checkpoint
-        if newest is None or not newest.endswith(f"ckpt-{step}"):
+        if step != self._saved_step:
             self._newest.save(checkpoint_number=step)
+            self._saved_step = step
 
     def save_if_best(self, loss: float) -> bool:
         """Saves the weights apart if the validation loss is the lowest of the run; says whether it was."""
@@ -87,8 +91,12 @@ class Checkpoints:
 
     def restore_best(self) -> int:
         """Gives the model the best weights; returns the step that they are from."""
-        status = tf.train.Checkpoint(model=self._model).restore(self._best.latest_checkpoint)
-        status.assert_existing_objects_matched().expect_partial()
+        best = self._best.latest_checkpoint
+        try:
+            tf.train.Checkpoint(model=self._model).restore(best).assert_existing_objects_matched().expect_partial()
+        except saved.RESTORE_ERRORS as error:
+            reason = str(error).split("\n", maxsplit=1)[0]
+            raise ModelError(f"The best checkpoint {best} does not restore ({reason}); train again.") from error
         return int(self._best_step.numpy())
 
 

@@ -170,6 +170,20 @@ def test_a_killed_run_resumes_to_the_weights_of_the_unbroken_run(
     assert len(digests) == 1, "the resumed run has other weights than the unbroken one"
 
 
+def test_a_damaged_checkpoint_costs_the_steps_to_the_one_before(stripes_dataset, tmp_path, monkeypatch):
+    run = options(tmp_path, epochs=4)
+    expected = train(stripes_dataset, str(tmp_path / "unbroken"), options(tmp_path / "unbroken", epochs=4))
+    train_and_be_killed(stripes_dataset, str(tmp_path / "model"), run, 25, monkeypatch)
+    (newest,) = (tmp_path / "checkpoints").glob("ckpt-20.data-*")
+    newest.write_bytes(newest.read_bytes()[:50])
+
+    result = train(stripes_dataset, str(tmp_path / "model"), run)
+
+    assert result == expected
+    np.testing.assert_array_equal(weights(str(tmp_path / "model")), weights(str(tmp_path / "unbroken")))
+    assert newest.stat().st_size > 50
+
+
 def test_the_best_checkpoint_survives_a_restart_that_gets_worse(stripes_dataset, tmp_path, monkeypatch):
     folder = str(tmp_path / "model")
     run = options(tmp_path, epochs=4)
