@@ -8,7 +8,7 @@ import re
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeGuard
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -277,32 +277,43 @@ _Loader.add_implicit_resolver(
 )
 
 
+def _is_section(annotation: Any) -> TypeGuard[type[Section]]:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
 def _section(name: str) -> type[Section]:
     annotation = RunConfig.model_fields[name].annotation
-    assert isinstance(annotation, type) and issubclass(annotation, Section)
+    assert _is_section(annotation)
     return annotation
 
 
 def _override(values: dict[str, Any], override: str) -> None:
     """Puts `section.key=value` into the values of a file, the value read as its setting's type is written in YAML."""
     path, equals, text = override.partition("=")
-    section, dot, key = path.strip().partition(".")
     if not equals:
         raise ConfigError(f"--set {override} has no '='; write it as section.key=value, such as training.epochs=3.")
-    if not dot:
-        section, key = "", section
-    if section and section not in RunConfig.model_fields:
-        raise ConfigError(
-            f"--set {override}: there is no section {section!r}.{did_you_mean(section, RunConfig.model_fields)}"
-        )
-    key, *inner = key.split(".")
-    fields = _section(section).model_fields if section else RunConfig.model_fields
-    if key not in fields:
-        raise ConfigError(f"--set {override}: {section or 'a run'} has no setting {key!r}.{did_you_mean(key, fields)}")
-    target = values.setdefault(section, {}) if section else values
-    for name in [key, *inner][:-1]:
-        target = target.setdefault(name, {})
-    target[inner[-1] if inner else key] = text if fields[key].annotation is str else _yaml_value(override, text)
+    keys = path.strip().split(".")
+    is_text = _setting(override, keys).annotation is str
+    target = values
+    for key in keys[:-1]:
+        target = target.setdefault(key, {})
+        if not isinstance(target, dict):
+            raise ConfigError(f"--set {override}: {key} is {target!r} there, which holds no {keys[-1]!r}.")
+    target[keys[-1]] = text if is_text else _yaml_value(override, text)
+
+
+def _setting(override: str, keys: Sequence[str]) -> FieldInfo:
+    """Returns the setting that an override's keys lead to; what lies below a dict's setting is that setting."""
+    fields, where = RunConfig.model_fields, "a run"
+    for key in keys:
+        if key not in fields:
+            what = "section or setting" if where == "a run" else "setting"
+            raise ConfigError(f"--set {override}: {where} has no {what} {key!r}.{did_you_mean(key, fields)}")
+        field = fields[key]
+        if not _is_section(field.annotation):
+            return field
+        fields, where = field.annotation.model_fields, key
+    raise ConfigError(f"--set {override}: {where} is a section; name one of its settings: {', '.join(fields)}.")
 
 
 def _yaml_value(override: str, text: str) -> Any:

@@ -4,6 +4,7 @@ It is a process of its own because KFP takes over the root logger and `print`, a
 included, is one process group that can be ended at once.
 """
 
+import logging
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def main(path: str) -> None:
 
     from pipelines.training import training_pipeline
 
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO)  # where KFP says that a step comes from its cache
     folder = RunFolder(Path(path).resolve())
     config = folder.config()
     local.init(

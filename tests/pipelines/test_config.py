@@ -1,0 +1,166 @@
+"""RunConfig: the four shipped configs are valid, and what is wrong is said in a sentence that names the right thing."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.errors import ConfigError
+from pipelines.config import load, parameter_fields, parameters
+
+ROOT = Path(__file__).parent.parent.parent
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+MNIST = ROOT / "configs" / "mnist_sample.yaml"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_shipped_config_is_valid_and_its_head_says_what_to_expect(path):
+    config = load(path)
+    head = "".join(line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.startswith("#"))
+    assert f"configs/{path.name}" in head
+    for word in ("machine:", "minutes:", "test accuracy:"):
+        assert word in head
+    assert config.name == path.stem.replace("_", "-")
+
+
+def test_the_tpu_guides_settings_are_the_guides():
+    """https://www.tensorflow.org/guide/tpu: batch 200, 5 epochs, 50 steps per execution, Adam."""
+    training = load(ROOT / "configs" / "mnist.yaml").training
+    assert (training.global_batch_size, training.epochs, training.steps_per_execution) == (200, 5, 50)
+    assert training.optimizer == "adam"
+
+
+def test_overrides_are_read_by_the_settings_type():
+    config = load(
+        MNIST,
+        [
+            "training.epochs=3",
+            "training.learning_rate=1e-5",
+            "data.try_gcs=true",
+            "release.model_name=123",
+            "model.arguments.filters=[8, 16]",
+            "training.class_weights={'3': 2.0}",
+            "name=other",
+        ],
+    )
+    assert config.training.epochs == 3
+    assert config.training.learning_rate == 1e-5
+    assert config.data.try_gcs is True
+    assert config.release.model_name == "123"
+    assert config.model.arguments["filters"] == [8, 16]
+    assert config.model.arguments["pool"] is True, "the other arguments stay"
+    assert config.training.class_weights == {"3": 2.0}
+    assert config.name == "other"
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("training.epoch=3", "Did you mean 'epochs'?"),
+        ("trainig.epochs=3", "a run has no section or setting 'trainig'. Did you mean 'training'?"),
+        ("training=3", "training is a section; name one of its settings: loop, epochs"),
+        ("name.x=3", "name is 'mnist-sample' there, which holds no 'x'"),
+        ("training.epochs", "has no '='"),
+        ("training.epochs=3.5", "training.epochs is 3.5, expected: a valid integer"),
+        ("training.epochs=abc", "training.epochs is 'abc', expected: a valid integer"),
+        ("training.epochs=true", "training.epochs is True, expected: a valid integer"),
+        ("training.epochs=0", "training.epochs is 0, expected: greater than or equal to 1"),
+        ("training.learning_rate=.nan", "training.learning_rate is nan, expected: a finite number"),
+        ("training.learning_rate=-1", "training.learning_rate is -1, expected: greater than 0"),
+        ("data.try_gcs=yes please", "data.try_gcs is 'yes please', expected: a valid boolean"),
+        ("training.loop=cutsom", "Did you mean 'custom'?"),
+        ("training.decay=", "training.decay is None, expected one of constant, linear, cosine"),
+        ("training.class_weights=[1, 2]", "training.class_weights is [1, 2], expected: a valid dictionary"),
+        ("training.global_batch_size=[1", "the value is not YAML"),
+        ("machine.name=v5e-5", "Did you mean 'v5e-8'?|Did you mean 'v5e-4'?|Did you mean 'v5e-1'?"),
+        ("machine.name=v6e-4", "TensorFlow is not supported from v6e on"),
+        ("machine.name=v5e-16", "multi-host slices are not supported"),
+        ("machine.name=cpu-4", None),
+        ("machine.tpu=grpc://10.0.0.2:8470", "machine.name cpu-1 has no TPU"),
+        ("training.optimizer=adam", "adam has none; use adamw"),
+        ("training.checkpoint_every_steps=7", "expected a multiple of training.steps_per_execution (10)"),
+        ("model.pretrained=sample://minilm", "image_classifier starts from scratch"),
+        ("model.builder=text_classifier", "model.pretrained is empty"),
+        ("data.validation_fraction=0.95", "leave nothing to train on"),
+        ("name=My Run", "name is 'My Run'"),
+        ("vertex.pipeline_root=/home/me", "vertex.pipeline_root is '/home/me'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_override_is_one_clear_sentence(override, sentence):
+    if sentence is None:
+        load(MNIST, [override])
+        return
+    with pytest.raises(ConfigError) as raised:
+        load(MNIST, [override])
+    text = str(raised.value)
+    assert any(part in text for part in sentence.split("|")), text
+    assert "\n" not in text
+
+
+def test_a_batch_that_replicas_can_not_share_names_one_that_they_can():
+    with pytest.raises(ConfigError, match=r"use a multiple of 8, such as 64\."):
+        load(MNIST, ["machine.name=cpu-8", "training.global_batch_size=65"])
+
+
+def test_everything_that_is_wrong_is_listed_at_once(tmp_path):
+    values = yaml.safe_load(MNIST.read_text(encoding="utf-8"))
+    values["training"]["epoch"] = values["training"].pop("epochs")
+    values["training"]["decay"] = "cosin"
+    values["machine"]["name"] = "v4-8"
+    del values["data"]["source"]
+    path = tmp_path / "wrong.yaml"
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+
+    with pytest.raises(ConfigError) as raised:
+        load(path)
+
+    lines = str(raised.value).splitlines()
+    assert all(line.startswith(f"{path}: ") for line in lines)
+    for part in (
+        "training.epochs is missing",
+        "training.epoch is not a setting. Did you mean 'epochs'?",
+        "training.decay is 'cosin', expected one of",
+        "machine.name is 'v4-8'",
+        "data.source is missing",
+    ):
+        assert sum(part in line for line in lines) == 1, part
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "holds no sections"),
+        ("- a\n- b\n", "holds no sections"),
+        ("name: [", "is not YAML"),
+        ("name: a\nname: b\n", "the key 'name' stands twice"),
+        ("name: caf\xe9", "is not YAML"),
+        ("name: x\ndata: 3\n", "data is 3"),
+        ("name: x\ntrainig: {}\n", "trainig is not a setting. Did you mean 'training'?"),
+    ],
+)
+def test_a_broken_file_is_one_clear_sentence(content, sentence, tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(ConfigError) as raised:
+        load(path)
+    assert sentence in str(raised.value)
+
+
+def test_a_missing_file_is_one_clear_sentence(tmp_path):
+    with pytest.raises(ConfigError, match=r"can't be read \(No such file or directory\)"):
+        load(tmp_path / "none.yaml")
+
+
+def test_an_override_needs_a_section_that_is_one(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("training: 3\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="training"):
+        load(path, ["training.epochs=3"])
+
+
+def test_parameters_are_all_settings_but_those_of_the_place():
+    values = parameters(load(MNIST))
+    assert set(values) == set(parameter_fields())
+    assert values["model_name"] == "mnist-sample"
+    assert values["epochs"] == 15
+    assert "project" not in values
