@@ -1,0 +1,61 @@
+"""The documentation: its commands run, its links lead somewhere, its generated page is the schema's."""
+
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BIN = Path(sys.executable).parent
+
+
+def commands():
+    for page in PAGES:
+        for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
+            for line in block.splitlines():
+                yield pytest.param(line, id=f"{page.name}: {line}")
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_of_the_docs_works(line):
+    """`run` is tried as `check` with the same settings, since tests/pipelines run whole pipelines."""
+    words = shlex.split(line)
+    match words:
+        case ["make", *targets]:
+            targets = [word for word in targets if "=" not in word]
+            known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+            assert set(targets) <= known
+            for config in (word.removeprefix("CONFIG=") for word in words if word.startswith("CONFIG=")):
+                assert (ROOT / config).exists()
+            return
+        case ["source", path]:
+            assert path == ".venv/bin/activate"
+            return
+        case ["tpu-pipelines", "run", "--resume", _]:
+            words = ["tpu-pipelines", "run", "--help"]
+        case ["tpu-pipelines", "run", config, *options]:
+            if "--runs" in options:
+                index = options.index("--runs")
+                options[index : index + 2] = []
+            words = ["tpu-pipelines", "check", config, *options]
+    assert words[0] == "tpu-pipelines"
+    result = subprocess.run([BIN / words[0], *words[1:]], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_settings_page_is_the_schemas():
+    page = runpy.run_path(str(ROOT / "docs" / "settings.py"))["page"]()
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == page, "run: python docs/settings.py"
+
