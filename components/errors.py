@@ -8,7 +8,12 @@ class TpuPipelinesError(Exception):
     """Base of every error this project raises on purpose; its text is one sentence for the user.
 
     The sentence names the file, row, field or setting, the value found, what was expected, and what to do.
+
+    Attributes:
+        fault: Who can mend it: the `user`, or we (`ours`).
     """
+
+    fault = "user"
 
 
 class ConfigError(TpuPipelinesError, ValueError):
@@ -30,8 +35,15 @@ class DeviceError(TpuPipelinesError):
     """The machine's accelerators are not what was promised, or compute a wrong result."""
 
 
-class ExportError(TpuPipelinesError):
-    """The exported model does not answer as the trained one does."""
+class ConsistencyError(ModelError):
+    """A restored or exported model does not answer as the one that was trained."""
+
+    fault = "ours"
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's text: TensorFlow's go on for pages."""
+    return str(error).split("\n", maxsplit=1)[0] or type(error).__name__
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

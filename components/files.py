@@ -106,8 +106,9 @@ def write_json(uri: str, value: Any) -> None:
 
 def copy_tree(source: str, target: str) -> None:
     """Copies every file below a directory into another, between any two file systems."""
+    source = join(source)
     for uri in walk(source):
-        write_bytes(join(target, uri[len(source.rstrip("/")) + 1 :]), read_bytes(uri))
+        write_bytes(join(target, uri[len(source) + 1 :]), read_bytes(uri))
 
 
 @contextlib.contextmanager

@@ -97,9 +97,10 @@ def running(name: str, **outputs: str) -> Iterator[StepRun]:
     try:
         yield step
     except Exception as error:
-        fault = "user" if isinstance(error, TpuPipelinesError) else "ours"
-        message = str(error) if fault == "user" else f"{type(error).__name__}: {error}"
-        if fault == "ours":
+        if isinstance(error, TpuPipelinesError):
+            message, fault = str(error), error.fault
+        else:
+            message, fault = f"{type(error).__name__}: {error}", "ours"
             traceback.print_exc(file=sys.stdout)
         log.error(message)
         step.save(state="FAILED", error=message, fault=fault)

@@ -58,13 +58,15 @@ def run(
             raise ConfigError("--set can't change a run that is resumed; start a new run with it.")
         folder = run_folders.RunFolder(resume.resolve())
         settings = folder.config()
+        local.check(settings)
     else:
         assert config is not None
         settings = load(config, overrides or ())
+        local.check(settings)
         folder = run_folders.create(runs, settings)
     console = Console(highlight=False)
     console.print(f"[bold]{settings.name}[/] on {settings.machine.name}, in {folder.path}")
-    summary = local.run(folder, settings, console)
+    summary = local.run(folder, console)
     show_run(summary, folder, console)
     codes = {"SUCCEEDED": 0, "REJECTED": REJECTED, "INTERRUPTED": INTERRUPTED}
     raise typer.Exit(codes.get(summary.state, USERS_FAULT if summary.fault == "user" else OURS))

@@ -188,10 +188,6 @@ class RunConfig(Section):
             raise ConfigError(
                 f"model.pretrained is {model.pretrained!r}, but image_classifier starts from scratch; leave it out."
             )
-        if self.data.validation_fraction + self.data.test_fraction >= 1:
-            raise ConfigError(
-                "data.validation_fraction and data.test_fraction leave nothing to train on; their sum must be below 1."
-            )
         if machine.device != "tpu" and self.machine.tpu != "local":
             raise ConfigError(
                 f"machine.tpu is {self.machine.tpu!r}, but machine.name {machine.name} has no TPU; leave it out."

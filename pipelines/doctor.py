@@ -108,7 +108,7 @@ def expected() -> dict[str, str]:
         packages = tomllib.loads(lock.read_text(encoding="utf-8"))["package"]
         return {package["name"]: f"=={package['version']}" for package in packages if package["name"] in COUPLED}
     requirements = [Requirement(text) for text in importlib.metadata.requires("tpu-pipelines") or ()]
-    return {item.name: str(item.specifier) for item in requirements if item.name in COUPLED}
+    return {item.name: str(item.specifier) for item in requirements if item.name in COUPLED and not item.marker}
 
 
 def examine(console: Console, replicas: int) -> bool:

@@ -1,6 +1,7 @@
 """Runs a pipeline on this machine through KFP's SubprocessRunner, shows it live, and says how it went."""
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -8,41 +9,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import IO, Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
+from rich.console import Console
 
 from components.errors import ConfigError
 from components.step import LOG_FORMAT_VARIABLE
 from pipelines.config import RunConfig
+from pipelines.live import StepView, display
 from pipelines.runs import RunFolder, State, StepSummary, Summary
 
 # The tasks of `pipelines.training`, which is not imported here because it imports kfp.
 STEPS = ("prepare", "train", "evaluate", "compare", "export", "notify")
 # How long the steps have to end after Ctrl-C before they are killed.
 GRACE_SECONDS = 10.0
-# Between two lines of progress where the output is no terminal.
-PLAIN_PROGRESS_SECONDS = 15.0
 
 # What kfp 2.17 prints, its colours removed, around and within a task's own output.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _STARTED = re.compile(r"- INFO - Executing task '(?P<step>[^']+)'")
 _ENDED = re.compile(r"- (INFO|ERROR) - Task '(?P<step>[^']+)' finished with status (?P<status>SUCCESS|FAILURE)")
 _CACHED = re.compile(r"Task (?P<step>\S+) cache hit")
-
-
-@dataclass
-class StepView:
-    """What is known of a step while the pipeline runs."""
-
-    state: str = "WAITING"
-    started: float = 0.0
-    seconds: float = 0.0
-    message: str = ""
 
 
 class RunView:
@@ -112,147 +99,141 @@ def _record(plain: str) -> dict[str, Any] | None:
         return None
 
 
-def run(folder: RunFolder, config: RunConfig, console: Console) -> Summary:
-    """Runs the pipeline of a run's folder to its end, and writes its summary.
-
-    Args:
-        folder: The run's folder, new or to be resumed.
-        config: The run's settings.
-        console: Where the run is shown.
-
-    Returns:
-        How it went. Ctrl-C ends the steps and gives the state `INTERRUPTED`.
+def check(config: RunConfig) -> None:
+    """Refuses a run that can't work on this machine.
 
     Raises:
-        ConfigError: if the run can't work on this machine.
+        ConfigError: saying why.
     """
     if config.machine.tpu != "local":
         raise ConfigError(
             f"machine.tpu is {config.machine.tpu!r}, a TPU on another host, which can't read the runs folder here; "
             "run on the TPU's own host with machine.tpu local."
         )
-    start = time.monotonic()
-    view = RunView(folder)
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.local_driver", str(folder.path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={**os.environ, LOG_FORMAT_VARIABLE: "json", "PYTHONUNBUFFERED": "1"},
-        start_new_session=True,
-    )
-    assert driver.stdout is not None
-    interrupted = False
-    try:
-        with _display(view, console) as show:
-            for line in driver.stdout:
-                show(view.read(line))
-        driver.wait()
-    except KeyboardInterrupt:
-        interrupted = True
-        view.interrupt()
-    finally:
-        _end_group(driver)
-        view.close()
-    summary = _summarize(folder, view, time.monotonic() - start, interrupted, driver.returncode)
+
+
+def run(folder: RunFolder, console: Console) -> Summary:
+    """Runs the pipeline of a run's folder to its end, and writes its summary.
+
+    Args:
+        folder: The run's folder, new or to be resumed.
+        console: Where the run is shown.
+
+    Returns:
+        How it went. Ctrl-C, SIGTERM and a closed terminal end the steps and give the state `INTERRUPTED`.
+
+    Raises:
+        ConfigError: if another process runs in this folder.
+    """
+    began, start = time.time(), time.monotonic()
+    view, interrupted = RunView(folder), False
+    with _locked(folder) as lock, _signals_interrupt():
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.local_driver", str(folder.path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, LOG_FORMAT_VARIABLE: "json", "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+            pass_fds=[lock.fileno()],  # if this process is killed, the driver still holds the folder
+        )
+        assert driver.stdout is not None
+        try:
+            with display(view.steps, console) as show:
+                for line in driver.stdout:
+                    show(view.read(line))
+            driver.wait()
+        except KeyboardInterrupt:
+            interrupted = True
+            view.interrupt()
+        finally:
+            _end_group(driver)
+            driver.stdout.close()
+            view.close()
+    summary = _summarize(folder, view, began, time.monotonic() - start, interrupted)
     summary.save(folder.summary_file)
     return summary
 
 
-def _end_group(driver: "subprocess.Popen[str]") -> None:
-    """Ends the driver and the steps below it: asks first, then kills."""
-    for end, wait in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
-        with contextlib.suppress(ProcessLookupError):  # all have ended
-            os.killpg(driver.pid, end)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            driver.wait(wait)
-    if driver.stdout:
-        driver.stdout.close()
+@contextlib.contextmanager
+def _locked(folder: RunFolder) -> Iterator[IO[bytes]]:
+    """Holds a run's folder, so that no second process trains into the same checkpoints."""
+    with folder.lock_file.open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"{folder.path} is being run by another process; wait for it, or end it.") from error
+        yield lock
 
 
 @contextlib.contextmanager
-def _display(view: RunView, console: Console) -> Iterator[Callable[[str | None], None]]:
-    """Shows the run live: a line per step that moves on a terminal, lines that follow each other elsewhere."""
-    if console.is_terminal:
-        with Live(get_renderable=lambda: _live(view), console=console, refresh_per_second=4):
-            yield lambda changed: None
-        return
-    shown = 0.0
+def _signals_interrupt() -> Iterator[None]:
+    """Makes SIGTERM and SIGHUP end the run as Ctrl-C does, instead of leaving its steps behind."""
 
-    def show(changed: str | None) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        running = next((name for name, step in view.steps.items() if step.state == "RUNNING"), None)
-        if changed:
-            console.print(_line(changed, view.steps[changed]))
-        elif running and now - shown >= PLAIN_PROGRESS_SECONDS:
-            console.print(_line(running, view.steps[running]))
-        else:
-            return
-        shown = now
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
 
-    yield show
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    former = [signal.signal(number, interrupt) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, former, strict=True):
+            signal.signal(number, handler)
 
 
-def _live(view: RunView) -> Group:
-    return Group(*(_line(name, step) for name, step in view.steps.items()))
+def _end_group(driver: "subprocess.Popen[str]") -> None:
+    """Ends the driver and the steps below it: asks, and after `GRACE_SECONDS` kills."""
+    with contextlib.suppress(ProcessLookupError):  # raised once all of the group have ended
+        os.killpg(driver.pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline:
+            driver.poll()
+            os.killpg(driver.pid, 0)
+            time.sleep(0.05)
+        os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
 
 
-STYLES = {
-    "WAITING": ("·", "dim"),
-    "RUNNING": ("▶", "cyan"),
-    "SUCCEEDED": ("✔", "green"),
-    "CACHED": ("✔", "green"),
-    "SKIPPED": ("-", "dim"),
-    "FAILED": ("✘", "red"),
-    "REJECTED": ("✘", "yellow"),
-    "INTERRUPTED": ("■", "yellow"),
-}
+def _summarize(folder: RunFolder, view: RunView, began: float, seconds: float, interrupted: bool) -> Summary:
+    """Makes a run's summary from the steps' records, those of this try and of steps from the cache.
 
-
-def step_style(state: str) -> str:
-    """Returns the colour of a step's or run's state."""
-    return STYLES[state][1]
-
-
-def _line(name: str, step: StepView) -> Text:
-    """Returns a step's line: sign, name, seconds, newest message, cut to the width of the terminal."""
-    sign, style = STYLES[step.state]
-    seconds = time.monotonic() - step.started if step.state == "RUNNING" else step.seconds
-    time_text = f"{seconds:6.1f} s" if seconds else " " * 8
-    text = Text(no_wrap=True, overflow="ellipsis")
-    return text.append(f" {sign} {name:<9}", style).append(f"{time_text}  ", "dim").append(step.message)
-
-
-def _summarize(folder: RunFolder, view: RunView, seconds: float, interrupted: bool, returncode: int) -> Summary:
-    """Makes a run's summary from the steps' records and from what KFP said of them."""
-    records = folder.records()
-    steps = {
-        name: StepSummary("SKIPPED" if step.state == "WAITING" else step.state, round(step.seconds, 1))
-        for name, step in view.steps.items()
+    A run has succeeded only if its export step says so, and is rejected only if its compare step says so.
+    """
+    records = {
+        name: record
+        for name, record in folder.records().items()
+        if record["started"] >= began or view.steps[name].state == "CACHED"
     }
-    outputs = {name: uri for record in records.values() for name, uri in record["outputs"].items()}
-    failing = next((name for name, step in steps.items() if step.state == "FAILED"), None)
+    failing = next((name for name, step in view.steps.items() if step.state in ("FAILED", "RUNNING")), None)
     error = fault = None
-    state: State = "SUCCEEDED"
+    state: State
     if interrupted:
         state = "INTERRUPTED"
-    elif failing or returncode or any(step.state == "RUNNING" for step in view.steps.values()):
+    elif failing is None and records.get("export", {}).get("state") == "SUCCEEDED":
+        state = "SUCCEEDED"
+    elif failing is None and records.get("compare", {}).get("verdict") == "REJECTED":
+        state = "REJECTED"
+    else:
         state = "FAILED"
         error, fault = _failure(folder, failing, records)
-    elif records["compare"]["verdict"] == "REJECTED":
-        state = "REJECTED"
+    outputs = {name: uri for record in records.values() for name, uri in record["outputs"].items()}
     return Summary(
         state=state,
         seconds=round(seconds, 1),
-        steps=steps,
+        steps={name: _step_summary(step, failed=state == "FAILED") for name, step in view.steps.items()},
         metrics=records.get("evaluate", {}).get("metrics", {}),
         artifacts={name: outputs[name] for name in ("dataset", "model", "report", "export") if name in outputs},
-        failing_step=failing,
+        failing_step=failing if state == "FAILED" else None,
         error=error,
         fault=fault,
     )
+
+
+def _step_summary(step: StepView, *, failed: bool) -> StepSummary:
+    names = {"WAITING": "SKIPPED", "RUNNING": "FAILED" if failed else "INTERRUPTED"}
+    return StepSummary(names.get(step.state, step.state), round(step.seconds, 1))
 
 
 def _failure(folder: RunFolder, step: str | None, records: dict[str, dict[str, Any]]) -> tuple[str, str]:
@@ -264,4 +245,4 @@ def _failure(folder: RunFolder, step: str | None, records: dict[str, dict[str, A
     last = f"; its last line: {lines[-1].strip()}" if lines else ""
     if step:
         return f"The {step} step ended without a word, as a killed process does (out of memory?){last}", "ours"
-    return f"The pipeline could not be run{last}", "ours"
+    return f"The pipeline ended without an exported model{last}", "ours"

@@ -32,6 +32,11 @@ class RunFolder:
         return self.path / "summary.json"
 
     @property
+    def lock_file(self) -> Path:
+        """Held by the process that runs in this folder."""
+        return self.path / "lock"
+
+    @property
     def steps(self) -> Path:
         """KFP's pipeline root: outputs and records of the steps."""
         return self.path / "steps"

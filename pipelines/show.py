@@ -10,7 +10,7 @@ from rich.table import Table
 
 from pipelines import machines
 from pipelines.config import RunConfig, Section
-from pipelines.local import step_style
+from pipelines.live import step_style
 from pipelines.runs import RunFolder, Summary
 
 

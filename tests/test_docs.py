@@ -58,4 +58,3 @@ def test_links_lead_somewhere(page):
 def test_the_settings_page_is_the_schemas():
     page = runpy.run_path(str(ROOT / "docs" / "settings.py"))["page"]()
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == page, "run: python docs/settings.py"
-

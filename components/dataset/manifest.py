@@ -1,5 +1,7 @@
 """`manifest.json`: what a prepared data set holds, and the promise that it is complete."""
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -91,6 +93,20 @@ class Manifest:
     dropped: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over what a step reads: every shard's, the features, class names and tokenizer.
+
+        Unlike `fingerprint` it changes with the splits and with the tokens of an example.
+        """
+        read = {
+            "shards": {name: [shard.sha256 for shard in split.shards] for name, split in self.splits.items()},
+            "features": {name: asdict(feature) for name, feature in self.features.items()},
+            "class_names": self.class_names,
+            "tokenizer": asdict(self.tokenizer) if self.tokenizer else None,
+        }
+        return hashlib.sha256(json.dumps(read, sort_keys=True).encode("utf-8")).hexdigest()
 
     def split(self, name: str) -> Split:
         """Returns a split that holds examples.

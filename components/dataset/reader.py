@@ -64,10 +64,9 @@ def parser(features: Mapping[str, Feature], *, text: bool = False) -> Any:
 
 
 def _decode(value: Any, feature: Feature) -> Any:
-    if feature.dtype != "uint8":
-        return tf.cast(value, feature.dtype)
-    size = int(np.prod(feature.shape))
-    return tf.reshape(tf.io.decode_raw(value, tf.uint8, fixed_length=None), [-1, *feature.shape]) if size else value
+    if feature.dtype == "uint8":
+        return tf.reshape(tf.io.decode_raw(value, tf.uint8), [-1, *feature.shape])
+    return tf.cast(value, feature.dtype)
 
 
 def to_model_input(features: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,6 +98,8 @@ def training_data(
     epochs: range,
     skip_steps: int = 0,
     class_weights: Sequence[float] | None = None,
+    pipelines: int = 1,
+    index: int = 0,
 ) -> Any:
     """Returns the training split, one shuffled epoch after another, in batches of one static size.
 
@@ -115,6 +116,8 @@ def training_data(
         epochs: The epochs to yield, by number.
         skip_steps: Steps of the first epoch to leave out: those a restarted run has seen.
         class_weights: A weight per class; then every element has float32 weights `[batch]` third.
+        pipelines: Input pipelines among which the batches are dealt out in turn.
+        index: Which of them this is.
 
     Returns:
         A `tf.data.Dataset` of `(features, labels)`, ready for the model.
@@ -135,6 +138,7 @@ def training_data(
     data = batches(epochs[0]).skip(skip_steps * replicas)
     for epoch in epochs[1:]:
         data = data.concatenate(batches(epoch))
+    data = data.shard(pipelines, index)
     return data.map(prepare, num_parallel_calls=2).prefetch(4).with_options(options())
 
 
@@ -150,7 +154,16 @@ def _shuffled(folder: str, split: Split, *, seed: int, epoch: int) -> Any:
     return data.shuffle(buffer, seed=seed * 1_000_003 + epoch, reshuffle_each_iteration=False)
 
 
-def padded_data(folder: str, manifest: Manifest, split: str, *, replica_batch_size: int, replicas: int) -> Any:
+def padded_data(
+    folder: str,
+    manifest: Manifest,
+    split: str,
+    *,
+    replica_batch_size: int,
+    replicas: int,
+    pipelines: int = 1,
+    index: int = 0,
+) -> Any:
     """Returns a split again and again, each time whole and padded to a whole number of steps.
 
     Args:
@@ -159,6 +172,8 @@ def padded_data(folder: str, manifest: Manifest, split: str, *, replica_batch_si
         split: `train`, `validation` or `test`.
         replica_batch_size: Examples that one replica gets in a step.
         replicas: Replicas of the strategy; a step takes that many batches.
+        pipelines: Input pipelines among which the batches are dealt out in turn.
+        index: Which of them this is.
 
     Returns:
         An endless `tf.data.Dataset` of `(features, labels, weights)`, ready for the model; weights are float32
@@ -168,15 +183,15 @@ def padded_data(folder: str, manifest: Manifest, split: str, *, replica_batch_si
     records = tf.data.TFRecordDataset([files.join(folder, shard.name) for shard in shards])
     padding = records.repeat().take(-examples % (replica_batch_size * replicas))
     ones, zeros = (tf.data.Dataset.from_tensors(weight).repeat() for weight in (1.0, 0.0))
-    weighed = tf.data.Dataset.zip((records, ones)).concatenate(tf.data.Dataset.zip((padding, zeros)))
+    weighted = tf.data.Dataset.zip((records, ones)).concatenate(tf.data.Dataset.zip((padding, zeros)))
     parse = parser(manifest.features)
 
     def prepare(batch: Any, weights: Any) -> Any:
         features, labels = parse(batch)
         return to_model_input(features), labels, weights
 
-    data = weighed.batch(replica_batch_size, drop_remainder=True).map(prepare, num_parallel_calls=2)
-    return data.repeat().prefetch(2).with_options(options())
+    data = weighted.batch(replica_batch_size, drop_remainder=True).shard(pipelines, index)
+    return data.map(prepare, num_parallel_calls=2).repeat().prefetch(2).with_options(options())
 
 
 def evaluation_data(

@@ -61,7 +61,8 @@ class SplitWriter:
         fields[LABEL] = _int64s([label])
         if text is not None:
             fields[RAW_TEXT] = _bytes(text.encode("utf-8"))
-        record = tf.train.Example(features=tf.train.Features(feature=fields)).SerializeToString()
+        example = tf.train.Example(features=tf.train.Features(feature=fields))
+        record = example.SerializeToString(deterministic=True)  # equal examples, equal shards, equal checksums
         if self._writer is None:
             self._shard_name = f"{self._name}-{len(self._shards):05d}.tfrecord"
             self._writer = tf.io.TFRecordWriter(files.join(self._folder, self._shard_name))

@@ -16,11 +16,10 @@ from components.errors import ConfigError, DataError, ModelError
 from components.evaluate import metrics as figures
 from components.evaluate.metrics import Metrics
 from components.models import saved
-from components.models.saved import SavedModel
+from components.models.saved import ModelDescription
 from components.step import Progress, log
 
 # The trainer's curves, beside `model.json`: {"epochs": [{"epoch": 1, "step": 62, "loss": 0.5, ...}, ...]}.
-HISTORY = "history.json"
 # Mistakes that are kept, with their image or text, for the report.
 MISTAKES = 24
 
@@ -63,7 +62,7 @@ class Evaluation:
     """
 
     manifest: Manifest
-    model: SavedModel
+    model: ModelDescription
     metrics: Metrics
     mistakes: tuple[Mistake, ...]
     history: tuple[dict[str, Any], ...]
@@ -106,12 +105,12 @@ def evaluate(model_folder: str, dataset_folder: str, *, batch_size: int) -> Eval
 
     probabilities, labels = np.concatenate(run.probabilities), np.concatenate(run.labels)
     difference = None
-    if manifest.fingerprint == model.dataset_fingerprint:
+    if manifest.digest == model.dataset_digest:
         difference = saved.check_against_reference(model_folder, probabilities, model.precision)
     else:
         log.warning(
-            f"The model was trained with the data set {model.dataset_fingerprint[:12]}, this one is "
-            f"{manifest.fingerprint[:12]}: the test examples may be among those it was trained on, and its "
+            f"The model was trained with the data set {model.dataset_digest[:12]}, this one is "
+            f"{manifest.digest[:12]}: the test examples may be among those it was trained on, and its "
             "probabilities can't be compared with the trainer's."
         )
     result = figures.compute(probabilities, labels, model.class_names, loss=run.loss / examples)
@@ -126,7 +125,7 @@ def evaluate(model_folder: str, dataset_folder: str, *, batch_size: int) -> Eval
 class _Run:
     """A restored model and what came out of it so far: probabilities, labels, summed loss, the worst mistakes."""
 
-    def __init__(self, model: SavedModel, folder: str, batch_size: int) -> None:
+    def __init__(self, model: ModelDescription, folder: str, batch_size: int) -> None:
         self.batch_size = batch_size
         self.examples = 0
         self.loss = 0.0
@@ -223,5 +222,5 @@ def _image(features: dict[str, Any], row: int) -> np.ndarray | None:
 
 
 def _history(folder: str) -> tuple[dict[str, Any], ...]:
-    uri = files.join(folder, HISTORY)
+    uri = files.join(folder, saved.HISTORY)
     return tuple(files.read_json(uri)["epochs"]) if files.exists(uri) else ()

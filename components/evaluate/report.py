@@ -144,7 +144,7 @@ def _card(mistake: Mistake, names: Sequence[str]) -> Card:
 def _facts(evaluation: Evaluation) -> list[tuple[str, str]]:
     manifest, model, difference = evaluation.manifest, evaluation.model, evaluation.reference_difference
     best = ", ".join(f"{name.removeprefix('validation_')} {value:.4f}" for name, value in model.metric.items())
-    same = manifest.fingerprint == model.dataset_fingerprint
+    same = manifest.digest == model.dataset_digest
     facts = [
         ("Model", model.builder),
         ("Optimizer step", f"{model.step:,}"),
@@ -163,7 +163,7 @@ def _facts(evaluation: Evaluation) -> list[tuple[str, str]]:
             ("Largest difference from the trainer's probabilities", f"{difference:.1e}" if difference else "none")
         )
     if not same:
-        facts.append(("Trained on other data", f"fingerprint {model.dataset_fingerprint[:12]}"))
+        facts.append(("Trained on other data", f"digest {model.dataset_digest[:12]}"))
     return facts
 
 

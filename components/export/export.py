@@ -11,10 +11,11 @@ import tensorflow as tf
 
 from components import files
 from components.dataset import manifest as manifests
-from components.errors import ExportError
+from components.dataset import reader
+from components.errors import ConsistencyError
 from components.export.serving import SERVING, TENSORS, ServedModel
 from components.models import saved
-from components.models.saved import SavedModel
+from components.models.saved import ModelDescription
 from components.step import log
 
 CONTRACT = "contract.json"
@@ -35,11 +36,13 @@ def export(model_folder: str, dataset_folder: str, export_folder: str, *, name: 
         The contract: signatures, class names, and how far the exported model's answers are from the trainer's.
 
     Raises:
-        ExportError: if the exported model answers otherwise than the trained one.
+        ConsistencyError: if the exported model answers otherwise than the trained one.
         ModelError: if the trained model can't be restored, or does not fit the data set.
     """
     description = saved.load(model_folder)
-    description.check_dataset(manifests.load(dataset_folder))
+    manifest = manifests.load(dataset_folder)
+    description.check_dataset(manifest)
+    reader.check(manifest, dataset_folder)
     served = ServedModel(description.restore(model_folder), description, model_folder)
     with files.new_directory(export_folder):
         signatures = served.signatures()
@@ -54,7 +57,7 @@ def export(model_folder: str, dataset_folder: str, export_folder: str, *, name: 
             "class_names": list(description.class_names),
             "signatures": {key: _describe(function) for key, function in signatures.items()},
             "step": description.step,
-            "dataset_fingerprint": description.dataset_fingerprint,
+            "dataset_digest": description.dataset_digest,
             "tensorflow": tf.__version__,
             "checked_examples": len(saved.load_reference(model_folder)),
             "largest_difference_from_trainer": differences,
@@ -65,7 +68,7 @@ def export(model_folder: str, dataset_folder: str, export_folder: str, *, name: 
 
 
 def _check_in_fresh_process(
-    export_folder: str, dataset_folder: str, model_folder: str, description: SavedModel
+    export_folder: str, dataset_folder: str, model_folder: str, description: ModelDescription
 ) -> dict[str, float]:
     """Returns the largest difference of a probability from the trainer's, for each signature."""
     reference = saved.load_reference(model_folder)
@@ -76,13 +79,14 @@ def _check_in_fresh_process(
         command += [export_folder, dataset_folder, str(len(reference)), str(output)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:
-            raise ExportError(
-                f"The exported model can't be loaded and called in a fresh process:\n{run.stderr.strip()}"
+            log.error(run.stderr)
+            raise ConsistencyError(
+                f"The exported model can't be loaded and called in a fresh process: {_last_line(run.stderr)}"
             )
         answers = np.load(output, allow_pickle=False)
         names, raw, tensors = answers["class_names"], answers["raw"], answers["tensors"]
     if tuple(names) != description.class_names:
-        raise ExportError(
+        raise ConsistencyError(
             f"The exported model names its classes {tuple(names)}, the trained one {description.class_names}."
         )
     differences = {}
@@ -90,12 +94,16 @@ def _check_in_fresh_process(
         difference = float(np.max(np.abs(probabilities - reference)))
         if not difference <= tolerance:
             worst = int(np.argmax(np.max(np.abs(probabilities - reference), axis=1)))
-            raise ExportError(
+            raise ConsistencyError(
                 f"Signature {signature} of the exported model gives probabilities that differ from the trainer's by up "
                 f"to {difference:.2g} (allowed: {tolerance:g}), the most on test example {worst}; it was not exported."
             )
         differences[signature] = difference
     return differences
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it said nothing"])[-1]
 
 
 def _describe(function: Any) -> dict[str, Any]:

@@ -8,10 +8,20 @@ from components import files
 from components.dataset import reader
 from components.dataset.manifest import Tokenizer
 from components.models import saved
-from components.models.saved import SavedModel
+from components.models.saved import ModelDescription
 
 SERVING = "serving_default"
 TENSORS = "tensors"
+
+
+_UNKNOWN = "[UNK]"
+# Characters that BERT's basic tokenizer makes words of their own: punctuation, and its ranges of CJK ideographs.
+_ALONE = (
+    r"[!-/:-@\[-`{-~\p{P}\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}"
+    r"\x{2B740}-\x{2B81F}\x{2B820}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]"
+)
+# Characters of the longest word that WordPiece splits (BERT's `max_input_chars_per_word`); longer ones are unknown.
+_LONGEST_WORD = 100
 
 
 class ServedModel(tf.Module):
@@ -27,7 +37,7 @@ class ServedModel(tf.Module):
         folder: The model's folder, which holds the tokenizer's vocabulary.
     """
 
-    def __init__(self, model: Any, description: SavedModel, folder: str) -> None:
+    def __init__(self, model: Any, description: ModelDescription, folder: str) -> None:
         super().__init__()
         self.model = model
         self._names = tf.constant(description.class_names)
@@ -81,7 +91,9 @@ class InGraphTokenizer(tf.Module):
             tf.lookup.KeyValueTensorInitializer(vocabulary, list(range(len(vocabulary))), tf.string, tf.int64), -1
         )
         self._length, self._names, self._lower_case = tokenizer.max_length, names, tokenizer.lower_case
-        self._tokenizer = tf_text.BertTokenizer(self._table, lower_case=False, token_out_type=tf.int64)
+        self._pieces = tf_text.WordpieceTokenizer(
+            self._table, unknown_token=_UNKNOWN, max_bytes_per_word=4 * _LONGEST_WORD, token_out_type=tf.int64
+        )
         ids = {token: index for index, token in enumerate(vocabulary)}
         self._cls, self._sep, self._pad = ids["[CLS]"], ids["[SEP]"], ids["[PAD]"]
 
@@ -89,8 +101,11 @@ class InGraphTokenizer(tf.Module):
         """Returns int32 features `[batch, max_length]` of strings `[batch]`."""
         import tensorflow_text as tf_text
 
-        words = self._tokenizer.tokenize(self._clean(text)).merge_dims(-2, -1)[:, : self._length - 2]
-        ids, types = tf_text.combine_segments([words], self._cls, self._sep)
+        words = tf_text.regex_split(self._clean(text), rf"\s+|{_ALONE}", _ALONE)
+        too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > _LONGEST_WORD
+        words = words.with_flat_values(tf.where(too_long, _UNKNOWN, words.flat_values))
+        pieces = self._pieces.tokenize(words).merge_dims(-2, -1)[:, : self._length - 2]
+        ids, types = tf_text.combine_segments([pieces], self._cls, self._sep)
         ids = tf.cast(ids, tf.int32)
         features = {
             "input_ids": ids.to_tensor(self._pad, shape=[None, self._length]),

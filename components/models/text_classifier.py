@@ -7,9 +7,21 @@ import tensorflow as tf
 import tf_keras
 
 from components.dataset.manifest import Feature
-from components.errors import ModelError
+from components.errors import ModelError, first_line
 from components.models import arguments
 from components.models.pretrained import locate
+
+# What the configurations of BERT, RoBERTa, DistilBERT and others call their rates of dropout.
+_DROPOUT_RATES = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "classifier_dropout",
+    "dropout",
+    "attention_dropout",
+    "seq_classif_dropout",
+)
+# Weights that a pretrained encoder may lack: those of the head, which is trained here.
+_HEAD = ("classifier", "pooler")
 
 
 class TextClassifier(tf_keras.Model):
@@ -37,7 +49,8 @@ def build(
     Args:
         features: int32 token features of shape `[max_length]`: `input_ids`, `attention_mask`, maybe `token_type_ids`.
         num_classes: Width of the logits.
-        pretrained: Where the pretrained model is: see `pretrained.locate`. Its head, if any, is replaced.
+        pretrained: Where the pretrained model is: see `pretrained.locate`. A classification head that it
+            has must have `num_classes` classes.
         config: A Hugging Face configuration as a dict; the weights are then random.
         dropout: Rate of dropout everywhere in the encoder and before the head; the model's own by default.
 
@@ -47,6 +60,8 @@ def build(
     Raises:
         ModelError: if the model can't be loaded, or can't take `max_length` tokens.
     """
+    if "input_ids" not in features:
+        raise ModelError(f"text_classifier needs token features, the data set has {', '.join(features)}: is it text?")
     from transformers import AutoConfig, TFAutoModelForSequenceClassification
     from transformers.utils import logging
 
@@ -58,17 +73,25 @@ def build(
     settings.num_labels = num_classes
     if dropout is not None:
         rate = arguments.fraction("dropout", dropout)
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "dropout"):
+        for name in _DROPOUT_RATES:
             if hasattr(settings, name):
                 setattr(settings, name, rate)
     _check_length(features, settings)
     try:
         if not folder:
             return TextClassifier(TFAutoModelForSequenceClassification.from_config(settings))
-        backbone = TFAutoModelForSequenceClassification.from_pretrained(folder, config=settings)
-    except (OSError, ValueError) as error:
-        reason = str(error).split("\n", maxsplit=1)[0]
+        backbone, loading = TFAutoModelForSequenceClassification.from_pretrained(
+            folder, config=settings, output_loading_info=True
+        )
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        reason = first_line(error)
         raise ModelError(f"model.pretrained {pretrained!r} can't be loaded as a TensorFlow model: {reason}.") from error
+    missing = [name for name in loading["missing_keys"] if not any(part in name for part in _HEAD)]
+    if missing:
+        raise ModelError(
+            f"model.pretrained {pretrained!r} has no weights for {len(missing)} variables of the encoder, {missing[0]} "
+            "first: they would start at random. Is it a model of the type that its config.json says?"
+        )
     return TextClassifier(backbone)
 
 

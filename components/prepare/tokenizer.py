@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from components import files
 from components.dataset.manifest import Feature, Tokenizer
-from components.errors import ModelError
+from components.errors import ModelError, first_line
 from components.models.pretrained import locate
 
 VOCABULARY = "tokenizer/vocab.txt"
@@ -119,7 +119,7 @@ def _load(pretrained: str, folder: str) -> Any:
             folder, use_fast=True, local_files_only=True, split_special_tokens=True
         )
     except Exception as error:  # the tokenizers library raises plain Exception on a broken file
-        reason = str(error).split("\n", maxsplit=1)[0]
+        reason = first_line(error)
         raise ModelError(f"The tokenizer of model.pretrained {pretrained!r} can't be loaded: {reason}") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise _no_word_piece(pretrained, f"it is a {type(tokenizer).__name__}")

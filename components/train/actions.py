@@ -15,7 +15,7 @@ from components.train.checkpoints import Checkpoints
 SCALAR_EVERY_STEPS = 20
 
 Figures = Mapping[str, float]
-"""`loss` and `accuracy`, each the mean over the epoch's examples so far."""
+"""`loss` and `accuracy`, each the mean over the epoch's examples so far, from the restart on where there was one."""
 
 StepAction = Callable[[int, Figures], None]
 """Called with the optimizer's step and the figures, each time the compiled training function has returned."""
@@ -80,14 +80,19 @@ def write_scalars(writer: Any, step: int, prefix: str, figures: Figures) -> None
             tf.summary.scalar(f"{prefix}/{name}", value)
 
 
-class SaveEvery:
-    """Saves a checkpoint within an epoch, as soon as another so many optimizer steps are done."""
+class SaveWithinEpoch:
+    """Saves a checkpoint within an epoch, as soon as another so many optimizer steps are done.
 
-    def __init__(self, checkpoints: Checkpoints, steps: int) -> None:
-        self._checkpoints, self._steps, self._periods = checkpoints, steps, 0
+    An epoch's last step is left to the epoch's end, which validates first: its checkpoint knows the best metric.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, steps: int, steps_per_epoch: int) -> None:
+        self._checkpoints, self._steps, self._steps_per_epoch = checkpoints, steps, steps_per_epoch
+        self._periods = 0
 
     def __call__(self, step: int, figures: Figures) -> None:
         """Saves if this step is the first of a new period."""
         if step // self._steps > self._periods:
             self._periods = step // self._steps
-            self._checkpoints.save()
+            if step % self._steps_per_epoch:
+                self._checkpoints.save()

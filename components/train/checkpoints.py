@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from components import files
-from components.errors import ConfigError, ModelError
+from components.errors import ConfigError, ModelError, first_line
 from components.models import saved
 from components.step import log
 
@@ -20,7 +20,7 @@ class Checkpoints:
     """The newest checkpoints of a run, and its best one apart.
 
     Args:
-        folder: Where they are kept. What a start finds there is never deleted, only superseded.
+        folder: Where they are kept. A start deletes nothing there; saving keeps the newest five.
         model: The built model.
         optimizer: The built optimizer, whose `iterations` is the step.
         identity: What makes two runs the same run (settings, data); a folder of another run is refused.
@@ -43,8 +43,9 @@ class Checkpoints:
         )
         _check_identity(folder, identity)
         self._newest = tf.train.CheckpointManager(self._checkpoint, folder, max_to_keep=KEPT)
+        # Two, since a kill between the best and the newest checkpoint leaves a best that the newest doesn't know.
         self._best = tf.train.CheckpointManager(
-            tf.train.Checkpoint(model=model), files.join(folder, "best"), max_to_keep=1
+            tf.train.Checkpoint(model=model), files.join(folder, "best"), max_to_keep=2
         )
 
     def restore(self) -> int:
@@ -61,7 +62,7 @@ class Checkpoints:
             try:
                 self._checkpoint.restore(path).assert_existing_objects_matched()
             except saved.RESTORE_ERRORS as error:  # cut by the kill, say: the one before costs a few steps more
-                reason = str(error).split("\n", maxsplit=1)[0]
+                reason = first_line(error)
                 log.warning("checkpoint %s does not restore (%s)", path, reason)
                 continue
             self._saved_step = int(self._step.numpy())
@@ -91,13 +92,14 @@ class Checkpoints:
 
     def restore_best(self) -> int:
         """Gives the model the best weights; returns the step that they are from."""
-        best = self._best.latest_checkpoint
+        step = int(self._best_step.numpy())
+        best = files.join(self._folder, "best", f"ckpt-{step}")
         try:
             tf.train.Checkpoint(model=self._model).restore(best).assert_existing_objects_matched().expect_partial()
         except saved.RESTORE_ERRORS as error:
-            reason = str(error).split("\n", maxsplit=1)[0]
+            reason = first_line(error)
             raise ModelError(f"The best checkpoint {best} does not restore ({reason}); train again.") from error
-        return int(self._best_step.numpy())
+        return step
 
 
 def dropout_generators(model: Any) -> list[Any]:

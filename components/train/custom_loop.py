@@ -46,10 +46,11 @@ class CustomLoop:
                 steps = min(self._steps_per_execution, steps_per_epoch - done)
                 self._train_steps(iterator, tf.constant(steps))
                 done += steps
+                step, figures = int(self._optimizer.iterations.numpy()), self._figures()
                 for action in actions.after_execution:
-                    action(int(self._optimizer.iterations.numpy()), self._figures())
+                    action(step, figures)
             for action in actions.after_epoch:
-                action(epoch, self._figures())
+                action(epoch, figures)
 
     def _figures(self) -> dict[str, float]:
         return {"loss": float(self._loss.result()), "accuracy": float(self._accuracy.result())}

@@ -6,17 +6,17 @@ from typing import Any
 import tensorflow as tf
 
 
-def distribute(strategy: tf.distribute.Strategy, batches: Callable[[], Any]) -> Any:
+def distribute(strategy: tf.distribute.Strategy, batches: Callable[[int, int], Any]) -> Any:
     """Returns a distributed data set, of which each step takes one batch for each replica.
 
     Args:
         strategy: The strategy.
-        batches: Makes a `tf.data.Dataset` of the replicas' batches: the first replica's, the second's, and so on.
+        batches: Called with the number of input pipelines and the index of one; makes that pipeline's `tf.data.Dataset`
+            of batches: of all batches (the first replica's, the second's, and so on) each so-many-th.
     """
 
     def pipeline(context: tf.distribute.InputContext) -> Any:
-        data = batches()
-        return data.shard(context.num_input_pipelines, context.input_pipeline_id).prefetch(2)
+        return batches(context.num_input_pipelines, context.input_pipeline_id)
 
     if strategy.num_replicas_in_sync == 1 or "CPU" not in strategy.extended.worker_devices[0]:
         return strategy.distribute_datasets_from_function(pipeline)

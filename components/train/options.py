@@ -1,5 +1,6 @@
 """The options of the training step."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,6 +79,15 @@ class TrainOptions:
         for name in ("epochs", "global_batch_size", "steps_per_execution", "replicas"):
             if (value := getattr(self, name)) < 1:
                 raise ConfigError(f"training.{name} is {value}, expected at least 1.")
+        for name in ("weight_decay", "clip_norm", "checkpoint_every_steps", "seed"):
+            if not (value := getattr(self, name)) >= 0:
+                raise ConfigError(f"training.{name} is {value}, expected at least 0.")
+        if not 0 < self.learning_rate < math.inf:
+            raise ConfigError(f"training.learning_rate is {self.learning_rate}, expected a number above 0.")
+        if not 0 <= self.warmup_fraction < 1:
+            raise ConfigError(f"training.warmup_fraction is {self.warmup_fraction}, expected from 0 up to, without, 1.")
+        if self.optimizer == "adam" and self.weight_decay:
+            raise ConfigError(f"training.weight_decay is {self.weight_decay:g}, but adam has none; use adamw.")
         if self.global_batch_size % self.replicas:
             raise ConfigError(
                 f"training.global_batch_size is {self.global_batch_size}, expected a multiple of the {self.replicas} "

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from components.errors import DeviceError
+from components.errors import DeviceError, first_line
 from components.step import log
 
 _REHEARSE = "to rehearse on this machine's CPU, set machine.name to cpu-8"
@@ -64,7 +64,7 @@ def _connect_tpu(tpu: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (tf.errors.OpError, ValueError, RuntimeError, OSError) as error:
-        reason = str(error).split("\n", maxsplit=1)[0] or type(error).__name__
+        reason = first_line(error)
         where = "attached to this machine" if tpu == "local" else f"at {tpu!r}"
         raise DeviceError(
             f"There is no TPU {where} that TensorFlow {tf.__version__} can start ({reason}); check the machine and its "

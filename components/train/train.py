@@ -1,6 +1,5 @@
 """The training step, from top to bottom."""
 
-import functools
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -15,12 +14,20 @@ from components import files
 from components.dataset import manifest as manifests
 from components.dataset import reader
 from components.dataset.manifest import Manifest
-from components.errors import ConfigError, DataError
+from components.errors import ConfigError, DataError, ModelError
 from components.models import registry, saved, text_classifier
-from components.models.saved import SavedModel
+from components.models.saved import ModelDescription
 from components.step import log
 from components.train import strategy as strategies
-from components.train.actions import Actions, Figures, SaveEvery, ShowProgress, WriteScalars, stop_on_nan, write_scalars
+from components.train.actions import (
+    Actions,
+    Figures,
+    SaveWithinEpoch,
+    ShowProgress,
+    WriteScalars,
+    stop_on_nan,
+    write_scalars,
+)
 from components.train.checkpoints import Checkpoints
 from components.train.custom_loop import CustomLoop
 from components.train.fit_loop import FitLoop
@@ -29,10 +36,8 @@ from components.train.optimizer import make_optimizer
 from components.train.options import TrainOptions
 from components.train.validation import Validation
 
-HISTORY = "history.json"
 
-
-def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> SavedModel:
+def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> ModelDescription:
     """Trains a model and writes the best one of its epochs.
 
     A run that was killed and is started again with the same options goes on from the newest checkpoint in
@@ -56,6 +61,7 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Save
     reader.check(manifest, dataset_folder)
     class_weights = _class_weights(options.class_weights, manifest.class_names)
     steps_per_epoch = _steps_per_epoch(manifest, options.global_batch_size)
+    _check_tokenizer(manifest, options)
 
     # Machine
     strategy = strategies.connect(options.device, options.replicas, options.tpu)
@@ -77,7 +83,7 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Save
 
     # Restart: from the newest checkpoint of this run, else from the start
     first_step = checkpoints.restore()
-    history = _History(files.join(options.checkpoint_dir, HISTORY), first_step // steps_per_epoch)
+    history = _History(files.join(options.checkpoint_dir, saved.HISTORY), first_step // steps_per_epoch)
 
     # What happens beside the steps
     scalars = tf.summary.create_file_writer(_log_folder(model_folder))
@@ -92,6 +98,7 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Save
     def finish_epoch(epoch: int, figures: Figures) -> None:
         step = int(optimizer.iterations.numpy())
         validation = validate()
+        stop_on_nan(step, {"loss": validation["validation_loss"]})
         history.add(epoch, step, float(optimizer.learning_rate.numpy()), {**figures, **validation})
         write_scalars(scalars, step, "epoch", {**figures, **validation})
         best = checkpoints.save_if_best(validation["validation_loss"])
@@ -109,7 +116,11 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Save
                 epochs=options.epochs, steps_per_epoch=steps_per_epoch, global_batch_size=options.global_batch_size
             ),
             WriteScalars(scalars),
-            *([SaveEvery(checkpoints, options.checkpoint_every_steps)] if options.checkpoint_every_steps else []),
+            *(
+                [SaveWithinEpoch(checkpoints, options.checkpoint_every_steps, steps_per_epoch)]
+                if options.checkpoint_every_steps
+                else []
+            ),
         ),
         after_epoch=(finish_epoch,),
     )
@@ -127,17 +138,21 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Save
         else CustomLoop(**common, global_batch_size=options.global_batch_size)
     )
     for epochs, skip_steps in _segments(first_step, steps_per_epoch, options.epochs):
-        batches = functools.partial(
-            reader.training_data,
-            dataset_folder,
-            manifest,
-            replica_batch_size=options.replica_batch_size,
-            replicas=options.replicas,
-            seed=options.seed,
-            epochs=epochs,
-            skip_steps=skip_steps,
-            class_weights=class_weights,
-        )
+
+        def batches(pipelines: int, index: int, epochs: range = epochs, skip_steps: int = skip_steps) -> Any:
+            return reader.training_data(
+                dataset_folder,
+                manifest,
+                replica_batch_size=options.replica_batch_size,
+                replicas=options.replicas,
+                seed=options.seed,
+                epochs=epochs,
+                skip_steps=skip_steps,
+                class_weights=class_weights,
+                pipelines=pipelines,
+                index=index,
+            )
+
         data = distribute(strategy, batches)
         loop.run(data, epochs=epochs, steps_per_epoch=steps_per_epoch - skip_steps, actions=actions)
     scalars.close()
@@ -148,11 +163,11 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Save
     files.make_directory(model_folder)
     model.save_weights(files.join(model_folder, saved.WEIGHTS))
     tf.train.Checkpoint(model=model).write(files.join(model_folder, saved.BEST_CHECKPOINT))
-    history.save(files.join(model_folder, HISTORY))
+    history.save(files.join(model_folder, saved.HISTORY))
     if manifest.tokenizer:
         files.copy_tree(files.join(dataset_folder, saved.TOKENIZER), files.join(model_folder, saved.TOKENIZER))
     saved.save_reference(model_folder, _reference(model, dataset_folder, manifest))
-    result = SavedModel(
+    result = ModelDescription(
         task=manifest.task,
         builder=options.builder,
         arguments=_rebuild_arguments(model, options),
@@ -162,7 +177,7 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Save
         precision=options.precision,
         step=best_step,
         metric={"loss": best["validation_loss"], "accuracy": best["validation_accuracy"]},
-        dataset_fingerprint=manifest.fingerprint,
+        dataset_digest=manifest.digest,
     )
     result.save(model_folder)
     log.info("best: step %d, validation accuracy %.4f", best_step, best["validation_accuracy"])
@@ -196,6 +211,14 @@ def _steps_per_epoch(manifest: Manifest, global_batch_size: int) -> int:
         examples % global_batch_size,
     )
     return steps
+
+
+def _check_tokenizer(manifest: Manifest, options: TrainOptions) -> None:
+    if manifest.tokenizer and options.pretrained != manifest.tokenizer.name:
+        raise ConfigError(
+            f"model.pretrained is {options.pretrained!r}, but the data set's tokens are {manifest.tokenizer.name!r}'s: "
+            "its token ids would mean other words; prepare the data again, or set model.pretrained to that."
+        )
 
 
 def _class_weights(weights: Mapping[str, float], class_names: Sequence[str]) -> list[float] | None:
@@ -232,7 +255,7 @@ def _identity(options: TrainOptions, manifest: Manifest) -> dict[str, Any]:
         "checkpoint_every_steps",
     ):
         del settings[name]
-    return {**settings, "dataset_fingerprint": manifest.fingerprint}
+    return {**settings, "dataset_digest": manifest.digest}
 
 
 def _log_folder(model_folder: str) -> str:
@@ -282,4 +305,7 @@ class _History:
 
     def of_step(self, step: int) -> dict[str, float]:
         """Returns the epoch that ended at a step."""
-        return next(entry for entry in self._epochs if entry["step"] == step)
+        for entry in self._epochs:
+            if entry["step"] == step:
+                return entry
+        raise ModelError(f"{self._uri} has no epoch that ended at step {step}, the best checkpoint's; train again.")

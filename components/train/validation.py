@@ -28,8 +28,14 @@ class Validation:
         self._steps = -(-self._examples // (replica_batch_size * replicas))
         data = distribute(
             strategy,
-            lambda: reader.padded_data(
-                folder, manifest, "validation", replica_batch_size=replica_batch_size, replicas=replicas
+            lambda pipelines, index: reader.padded_data(
+                folder,
+                manifest,
+                "validation",
+                replica_batch_size=replica_batch_size,
+                replicas=replicas,
+                pipelines=pipelines,
+                index=index,
             ),
         )
         self._iterator = iter(data)  # endless: one iterator serves every epoch

@@ -17,7 +17,7 @@ from components import files
 from components.dataset.manifest import Feature, Manifest, Split, Tokenizer
 from components.dataset.writer import SplitWriter
 from components.models import registry, saved
-from components.models.saved import SavedModel
+from components.models.saved import ModelDescription
 
 # The probability that the model gives to the class whose pixel is lit.
 CONFIDENCE = 0.9
@@ -40,7 +40,7 @@ class Run:
     model: str
     dataset: str
     manifest: Manifest
-    saved: SavedModel
+    saved: ModelDescription
     keras: Any
 
     def resave(self, **changes: object) -> None:
@@ -113,7 +113,7 @@ def image_run(tmp_path: Path) -> Callable[..., Run]:
         tf.train.Checkpoint(model=model).write(files.join(model_folder, saved.BEST_CHECKPOINT))
         own = expected_probabilities(lit, classes)[: saved.REFERENCE_EXAMPLES]
         saved.save_reference(model_folder, own if reference is None else reference)
-        saved_model = SavedModel(
+        saved_model = ModelDescription(
             task="image_classification",
             builder=builder,
             arguments=arguments,
@@ -123,7 +123,7 @@ def image_run(tmp_path: Path) -> Callable[..., Run]:
             precision="float32",
             step=20,
             metric={"loss": 0.25, "accuracy": 0.9},
-            dataset_fingerprint=manifest.fingerprint,
+            dataset_digest=manifest.digest,
         )
         saved_model.save(model_folder)
         return Run(model_folder, dataset, manifest, saved_model, model)
@@ -156,7 +156,7 @@ def text_run(tmp_path: Path) -> Callable[..., Run]:
         tf_keras.utils.set_random_seed(1)
         model = registry.build("text_classifier", {"config": TINY_BERT}, features, len(names))
         tf.train.Checkpoint(model=model).write(files.join(model_folder, saved.BEST_CHECKPOINT))
-        saved_model = SavedModel(
+        saved_model = ModelDescription(
             task="text_classification",
             builder="text_classifier",
             arguments={"config": TINY_BERT},
@@ -166,7 +166,7 @@ def text_run(tmp_path: Path) -> Callable[..., Run]:
             precision="float32",
             step=7,
             metric={},
-            dataset_fingerprint="another",  # an untrained model has no trainer's answers to be compared with
+            dataset_digest="another",  # an untrained model has no trainer's answers to be compared with
         )
         saved_model.save(model_folder)
         return Run(model_folder, dataset, manifest, saved_model, model)

@@ -76,7 +76,7 @@ def test_reference_of_another_number_of_examples_is_refused(image_run):
 
 def test_reference_is_not_asked_for_data_the_model_was_not_trained_with(image_run):
     run = image_run(LIT, LABELS, reference=np.full([10, 3], 1 / 3))
-    run.resave(dataset_fingerprint="9" * 64)
+    run.resave(dataset_digest="9" * 64)
     assert evaluate(run.model, run.dataset, batch_size=4).reference_difference is None
 
 
@@ -151,7 +151,7 @@ def test_only_the_most_confident_mistakes_are_kept(image_run, monkeypatch):
             image[0, 0, 0] = value
             writer.write({"image": image}, 1)
     dataclasses.replace(run.manifest, splits={"test": writer.split}).save(run.dataset)
-    run.resave(dataset_fingerprint="other")
+    run.resave(dataset_digest="other")
     mistakes = evaluate(run.model, run.dataset, batch_size=3).mistakes
     assert [m.index for m in mistakes] == [3, 7, 1]
     assert sorted((m.confidence for m in mistakes), reverse=True) == [m.confidence for m in mistakes]

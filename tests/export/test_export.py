@@ -11,11 +11,12 @@ from components.dataset import manifest as manifests
 from components.dataset import reader
 from components.dataset.manifest import Tokenizer
 from components.dataset.writer import file_sha256
-from components.errors import ExportError, ModelError
+from components.errors import ConsistencyError, ModelError
 from components.export.export import export
 from components.export.serving import InGraphTokenizer
 from components.models import saved
 from components.models.pretrained import locate
+from components.prepare.tokenizer import WordPieceTokenizer
 from components.train.options import TrainOptions
 from components.train.train import train
 
@@ -60,7 +61,7 @@ def test_a_model_that_answers_otherwise_than_the_trainer_is_not_exported(trained
     files.copy_tree(trained, model)
     saved.save_reference(model, saved.load_reference(model)[:, ::-1])
 
-    with pytest.raises(ExportError, match=r"differ from the trainer's by up to .* it was not exported"):
+    with pytest.raises(ConsistencyError, match=r"differ from the trainer's by up to .* it was not exported"):
         export(model, stripes_dataset, str(tmp_path / "export"), name="stripes")
 
     assert not (tmp_path / "export").exists()
@@ -90,6 +91,8 @@ TEXTS = [
     "Straße, ŒUVRE, ﬁne, ＦＵＬＬ ＷＩＤＴＨ",
     "emoji 😀 and e-mail@example.com, $5.00!",
     "a" * 150 + " unknown",
+    "при" * 33 + " " + "при" * 34,
+    "สวัสดี" * 12,
     "",
     "word " * 100,
 ]
@@ -112,3 +115,16 @@ def test_the_tokenizer_in_the_graph_is_the_one_of_the_data_set(lower_case, tmp_p
 
     for name in names:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_the_tokenizer_in_the_graph_repeats_the_prepare_step(tmp_path):
+    """Also where a text speaks of special tokens: it is text to both."""
+    texts = [*TEXTS, "Don't  split [SEP], [MASK] or [CLS]: they are text."]
+    prepared = WordPieceTokenizer("sample://minilm", max_length=32)
+    description = prepared.save(str(tmp_path))
+    expected = prepared(texts)
+
+    found = tf.function(InGraphTokenizer(description, set(expected), str(tmp_path)))(tf.constant(texts))
+
+    for name, ids in expected.items():
+        np.testing.assert_array_equal(found[name], ids, err_msg=name)

@@ -9,10 +9,10 @@ import tensorflow as tf
 from components.dataset.manifest import Feature, Manifest, Tokenizer
 from components.errors import ModelError
 from components.models import arguments, registry, saved
-from components.models.saved import SavedModel
+from components.models.saved import ModelDescription
 
 FEATURES = {"image": Feature("uint8", (4, 4, 1))}
-MODEL = SavedModel(
+MODEL = ModelDescription(
     task="image_classification",
     builder="image_classifier",
     arguments={"filters": [2.0], "kernel_size": 3.0, "dense_units": [3.0]},
@@ -22,7 +22,7 @@ MODEL = SavedModel(
     precision="float32",
     step=5,
     metric={"loss": 0.5},
-    dataset_fingerprint="f",
+    dataset_digest="f",
 )
 MANIFEST = Manifest("image_classification", FEATURES, ("a", "b", "c"), {}, "local://x", "f")
 

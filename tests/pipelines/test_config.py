@@ -81,7 +81,6 @@ def test_overrides_are_read_by_the_settings_type():
         ("training.checkpoint_every_steps=7", "expected a multiple of training.steps_per_execution (10)"),
         ("model.pretrained=sample://minilm", "image_classifier starts from scratch"),
         ("model.builder=text_classifier", "model.pretrained is empty"),
-        ("data.validation_fraction=0.95", "leave nothing to train on"),
         ("name=My Run", "name is 'My Run'"),
         ("vertex.pipeline_root=/home/me", "vertex.pipeline_root is '/home/me'"),
     ],

@@ -46,10 +46,6 @@ def test_a_trap_is_told(changes, word):
     assert word in sentence
 
 
-def test_every_trap_has_a_case_above():
-    assert len(TRAPS) == 8
-
-
 def test_what_is_installed_is_what_the_lock_says():
     versions = installed()
     for name, specifier in expected().items():

@@ -4,7 +4,8 @@ import io
 
 from rich.console import Console
 
-from pipelines.local import RunView, _display
+from pipelines.live import display
+from pipelines.local import RunView
 from pipelines.runs import RunFolder
 
 # Lines as kfp 2.17.3 and our steps print them.
@@ -51,7 +52,7 @@ def test_output_that_is_no_terminal_gets_a_line_per_change(tmp_path):
     (tmp_path / "logs").mkdir()
     view = RunView(RunFolder(tmp_path))
     out = io.StringIO()
-    with _display(view, Console(file=out, width=100)) as show:
+    with display(view.steps, Console(file=out, width=100)) as show:
         for line in LINES:
             show(view.read(line))
     view.close()

@@ -88,13 +88,20 @@ def test_a_failing_step_is_named_with_its_error_and_its_log(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_ends_its_children_and_resumes(tmp_path):
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_its_children_and_resumes(stop, tmp_path):
     words = command(tmp_path, "training.epochs=40")
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         deadline = time.monotonic() + 120
-        while not list(tmp_path.glob("latest/checkpoints/ckpt-*.index")) and time.monotonic() < deadline:
-            time.sleep(0.1)  # until training has saved something
-        process.send_signal(signal.SIGINT)
+        while not list(tmp_path.glob("latest/checkpoints/ckpt-*.index")):  # until training has saved something
+            assert time.monotonic() < deadline, "no checkpoint in two minutes"
+            time.sleep(0.1)
+        second = subprocess.run(
+            [COMMAND, "run", "--resume", str(tmp_path / "latest")], capture_output=True, text=True, check=False
+        )
+        assert second.returncode == 2
+        assert "is being run by another process" in second.stderr
+        process.send_signal(stop)
         output = process.communicate(timeout=60)[0]
 
     folder = (tmp_path / "latest").resolve()

@@ -41,25 +41,6 @@ def test_vocabulary_is_saved_in_the_order_of_the_ids(tiny_bert: str, tmp_path: P
     assert (saved.name, saved.max_length, saved.lower_case) == (tiny_bert, 8, True)
 
 
-def test_minilm_agrees_with_tensorflow_text(tmp_path: Path) -> None:
-    import tensorflow as tf
-    import tensorflow_text
-
-    tokenizer = WordPieceTokenizer("sample://minilm", max_length=64)
-    tokenizer.save(str(tmp_path))
-    texts = [
-        "Ad sales boost Time Warner profit",
-        "Don't  split [SEP], [MASK] or [CLS]: naïve café, Straße!\n\t",
-        "中文 foo_bar, 15.8m; U.S.-based unbelievableness",
-    ]
-    texts[1] = texts[1].replace("Straße", "street")  # tensorflow-text folds ß to ss, BERT does not
-    served = tensorflow_text.BertTokenizer(str(tmp_path / "tokenizer" / "vocab.txt"), lower_case=True)
-    expected = [[101, *ids, 102] for ids in served.tokenize(tf.constant(texts)).merge_dims(1, 2).to_list()]
-    encoded = tokenizer(texts)
-    lengths = encoded["attention_mask"].sum(axis=1)
-    assert [list(ids[:length]) for ids, length in zip(encoded["input_ids"], lengths, strict=True)] == expected
-
-
 def change(folder: str, name: str, **fields: object) -> None:
     path = Path(folder, name)
     content = json.loads(path.read_text()) if path.exists() else {}

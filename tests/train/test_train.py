@@ -65,6 +65,21 @@ def train_and_be_killed(dataset, folder, run, step, monkeypatch):
             train(dataset, folder, run)
 
 
+def kill_after(call, times):
+    """Wraps a method so that the process "dies" right after its n-th call has done its work."""
+    count = 0
+
+    def wrapped(*arguments, **options):
+        nonlocal count
+        result = call(*arguments, **options)
+        count += 1
+        if count == times:
+            raise KilledError
+        return result
+
+    return wrapped
+
+
 @pytest.mark.parametrize("loop", ["fit", "custom"])
 def test_eight_replicas_learn_and_leave_a_complete_model(loop, stripes_dataset, tmp_path):
     folder = str(tmp_path / "model")
@@ -170,6 +185,46 @@ def test_a_killed_run_resumes_to_the_weights_of_the_unbroken_run(
     assert len(digests) == 1, "the resumed run has other weights than the unbroken one"
 
 
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (train_module._History, "add"),
+        (train_module.Checkpoints, "save_if_best"),
+        (train_module.Checkpoints, "save"),
+        (train_module.Validation, "__call__"),
+    ],
+)
+def test_a_kill_between_the_writes_of_an_epochs_end_changes_nothing(
+    owner, method, stripes_dataset, tmp_path, monkeypatch
+):
+    changes = {"epochs": 4, "checkpoint_every_steps": 5, "learning_rate": 0.03}
+    expected = train(stripes_dataset, str(tmp_path / "unbroken"), options(tmp_path / "unbroken", **changes))
+    run = options(tmp_path, **changes)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, method, kill_after(getattr(owner, method), 3))
+        with pytest.raises(KilledError):
+            train(stripes_dataset, str(tmp_path / "model"), run)
+
+    result = train(stripes_dataset, str(tmp_path / "model"), run)
+
+    assert result == expected
+    np.testing.assert_array_equal(weights(str(tmp_path / "model")), weights(str(tmp_path / "unbroken")))
+    steps = [entry["step"] for entry in json.loads((tmp_path / "model" / "history.json").read_text())["epochs"]]
+    assert steps == [10, 20, 30, 40]
+
+
+def test_data_that_is_split_otherwise_is_another_run(stripes_dataset, tmp_path):
+    train(stripes_dataset, str(tmp_path / "model"), options(tmp_path, epochs=1))
+    manifest = manifests.load(stripes_dataset)
+    swapped = {**manifest.splits, "train": manifest.splits["test"], "test": manifest.splits["train"]}
+    other = tmp_path / "other"
+    files.copy_tree(stripes_dataset, str(other))
+    dataclasses.replace(manifest, splits=swapped).save(str(other))
+
+    with pytest.raises(ConfigError, match=r"other settings \(dataset_digest"):
+        train(str(other), str(tmp_path / "again"), options(tmp_path, epochs=1))
+
+
 def test_a_damaged_checkpoint_costs_the_steps_to_the_one_before(stripes_dataset, tmp_path, monkeypatch):
     run = options(tmp_path, epochs=4)
     expected = train(stripes_dataset, str(tmp_path / "unbroken"), options(tmp_path / "unbroken", epochs=4))
@@ -197,7 +252,7 @@ def test_the_best_checkpoint_survives_a_restart_that_gets_worse(stripes_dataset,
 
     assert result.step == 20
     assert result.metric["loss"] < 9.0
-    assert result.dataset_fingerprint == manifest.fingerprint
+    assert result.dataset_digest == manifest.digest
 
 
 def test_another_run_in_the_same_checkpoint_folder_is_refused(stripes_dataset, tmp_path):
