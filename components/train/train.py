@@ -1,5 +1,6 @@
 """The training step, from top to bottom."""
 
+import inspect
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -71,9 +72,7 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Mode
     tf_keras.utils.set_random_seed(options.seed)
     tf_keras.src.backend.enable_tf_random_generator()  # dropout draws from generators that a checkpoint can hold
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16" if options.precision == "bfloat16" else "float32")
-    arguments = dict(options.arguments)
-    if options.pretrained:
-        arguments["pretrained"] = options.pretrained
+    arguments = _builder_arguments(options)
     with strategy.scope():
         model = registry.build(options.builder, arguments, manifest.features, len(manifest.class_names))
         optimizer = make_optimizer(options, options.epochs * steps_per_epoch)
@@ -263,10 +262,17 @@ def _log_folder(model_folder: str) -> str:
     return os.environ.get("AIP_TENSORBOARD_LOG_DIR") or files.join(model_folder, "logs")
 
 
+def _builder_arguments(options: TrainOptions) -> dict[str, Any]:
+    """Returns the builder's arguments, with `pretrained` if it takes that: a model may want the tokens alone."""
+    takes_pretrained = "pretrained" in inspect.signature(registry.find(options.builder)).parameters
+    extra = {"pretrained": options.pretrained} if options.pretrained and takes_pretrained else {}
+    return {**options.arguments, **extra}
+
+
 def _rebuild_arguments(model: Any, options: TrainOptions) -> dict[str, Any]:
     if options.builder == "text_classifier":
         return text_classifier.rebuild_arguments(model)
-    return dict(options.arguments) | ({"pretrained": options.pretrained} if options.pretrained else {})
+    return _builder_arguments(options)
 
 
 def _reference(model: Any, folder: str, manifest: Manifest) -> np.ndarray:

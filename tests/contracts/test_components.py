@@ -152,7 +152,8 @@ def chain(tmp_path_factory):
     dataset = made["artifacts"]["dataset"]["artifacts"][0]["uri"]
     run(
         train,
-        TRAIN | {"builder": "tests.contracts.tiny_text:build", "arguments": {"units": 8.0}},
+        TRAIN
+        | {"builder": "tests.contracts.tiny_text:build", "arguments": {"units": 8.0}, "pretrained": "sample://minilm"},
         dataset=(dataset, {}),
     )
     model = str(outputs["train"] / "model")
