@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeGuard
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -19,6 +19,8 @@ from components.errors import ConfigError, did_you_mean
 from pipelines import machines
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+# Class names such as 0 to 9 are whole numbers to YAML, and a pipeline's parameters know keys of text only.
+Key = Annotated[str, BeforeValidator(lambda key: str(key) if type(key) is int else key)]
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -97,8 +99,8 @@ class Training(Section):
         "float32", description="Of the computations; weights, logits and loss are float32 always."
     )
     steps_per_execution: Positive = Field(1, description="Steps inside one call of the compiled training function.")
-    class_weights: dict[str, float] = Field(
-        default_factory=dict, description="Weight of the loss by class name; a class that isn't named weighs 1."
+    class_weights: dict[Key, float] = Field(
+        default_factory=dict, description="Weight of the loss by class name or index; one that isn't named weighs 1."
     )
     checkpoint_every_steps: int = Field(
         0, ge=0, description="Steps between checkpoints within an epoch; 0 for the end of each epoch only."

@@ -1,5 +1,7 @@
 """What the command line prints: the plan of a run, how it went, and the machines."""
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ def show_run(summary: Summary, folder: RunFolder, console: Console) -> None:
         console.print(f"\n[red]{culprit} failed:[/] {escape(summary.error)}", soft_wrap=True)
         console.print(f"Its log: {escape(_short(folder.log(culprit)))}", soft_wrap=True)
     if summary.state in ("FAILED", "INTERRUPTED"):
-        command = f"tpu-pipelines run --resume {_short(folder.path)}"
+        command = f"{_own_command()} run --resume {_short(folder.path)}"
         console.print(f"To go on where it stopped: [bold]{escape(command)}[/]", soft_wrap=True)
 
 
@@ -47,6 +49,12 @@ def _results(summary: Summary, folder: RunFolder) -> dict[str, str]:
         if name in summary.artifacts:
             results[title] = _short(Path(summary.artifacts[name]))
     return {**results, "summary": _short(folder.summary_file)}
+
+
+def _own_command() -> str:
+    """Returns how this program can be called again from here: by its name if the shell finds it, else by its path."""
+    name = Path(sys.argv[0]).name
+    return name if shutil.which(name) else _short(Path(sys.argv[0]))
 
 
 def _short(path: Path) -> str:

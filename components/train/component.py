@@ -49,7 +49,7 @@ def train(
         clip_norm: Largest global norm of the gradients; 0 for no clipping.
         precision: float32 or bfloat16.
         steps_per_execution: Steps inside one call of the compiled training function.
-        class_weights: Weight of the loss by class name.
+        class_weights: Weight of the loss by class name or index.
         checkpoint_every_steps: Steps between checkpoints within an epoch; 0 for each epoch's end only.
         checkpoint_dir: Folder or gs:// URI of the checkpoints; empty: below the model.
         seed: Seed of weights, shuffle and dropout.

@@ -32,7 +32,7 @@ class TrainOptions:
         clip_norm: Largest global norm of the gradients; 0 for no clipping.
         precision: `float32` or `bfloat16`: the computations' type. Variables, logits and loss are float32.
         steps_per_execution: Steps inside one call of the compiled training function.
-        class_weights: Weight of the loss by class name, 1 for a class that isn't named.
+        class_weights: Weight of the loss by class name or index, 1 for a class that isn't named.
         checkpoint_every_steps: Steps between checkpoints within an epoch; 0 for the end of each epoch only.
         checkpoint_dir: Where checkpoints are kept; a restarted run resumes from the newest one there.
         seed: Seed of weights, shuffle and dropout.

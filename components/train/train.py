@@ -1,6 +1,7 @@
 """The training step, from top to bottom."""
 
 import inspect
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from components import files
 from components.dataset import manifest as manifests
 from components.dataset import reader
 from components.dataset.manifest import Manifest
-from components.errors import ConfigError, DataError, ModelError
+from components.errors import ConfigError, DataError, ModelError, did_you_mean
 from components.models import registry, saved, text_classifier
 from components.models.saved import ModelDescription
 from components.step import log
@@ -221,16 +222,25 @@ def _check_tokenizer(manifest: Manifest, options: TrainOptions) -> None:
 
 
 def _class_weights(weights: Mapping[str, float], class_names: Sequence[str]) -> list[float] | None:
-    """Returns a weight per class, in the order of the logits, or None where none was given."""
-    unknown = sorted(set(weights) - set(class_names))
-    if unknown:
-        raise ConfigError(
-            f"training.class_weights names {unknown[0]!r}, the data set's classes are {', '.join(class_names)}."
-        )
-    for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
-            raise ConfigError(f"training.class_weights.{name} is {weight!r}, expected a number of at least 0.")
-    return [float(weights.get(name, 1.0)) for name in class_names] if weights else None
+    """Returns a weight per class, in the order of the logits, or None where none was given.
+
+    A key is a class's name or, where no class has that name, its index.
+    """
+    if not weights:
+        return None
+    indices = {str(index): index for index in range(len(class_names))}
+    indices |= {name: index for index, name in enumerate(class_names)}
+    result = [1.0] * len(class_names)
+    for key, weight in weights.items():
+        if key not in indices:
+            raise ConfigError(
+                f"training.class_weights names {key!r}, the data set's classes are {', '.join(class_names)}."
+                f"{did_you_mean(key, class_names)}"
+            )
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+            raise ConfigError(f"training.class_weights.{key} is {weight!r}, expected a number of at least 0.")
+        result[indices[key]] = float(weight)
+    return result
 
 
 def _segments(first_step: int, steps_per_epoch: int, epochs: int) -> list[tuple[range, int]]:

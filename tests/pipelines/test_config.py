@@ -39,7 +39,7 @@ def test_overrides_are_read_by_the_settings_type():
             "data.try_gcs=true",
             "release.model_name=123",
             "model.arguments.filters=[8, 16]",
-            "training.class_weights={'3': 2.0}",
+            "training.class_weights={3: 2.0}",
             "name=other",
         ],
     )
