@@ -79,6 +79,7 @@ class WordPieceTokenizer:
             (model.get("continuing_subword_prefix") != "##", "its word pieces don't go on with ##"),
             (normalizer.get("strip_accents") not in (None, normalizer.get("lowercase")), "it strips accents otherwise"),
             (normalizer.get("handle_chinese_chars") is False, "it does not split Chinese characters"),
+            (model.get("max_input_chars_per_word", 100) != 100, "its longest word is not of 100 characters"),
             (not set(SPECIAL_TOKENS) <= set(self._vocabulary), f"it lacks one of {' '.join(SPECIAL_TOKENS)}"),
             (bool(set(self._tokenizer.get_added_vocab()) - set(SPECIAL_TOKENS)), "it has added tokens"),
             (ids != list(range(len(ids))), "its token ids have gaps"),

@@ -164,6 +164,7 @@ def chain(tmp_path_factory):
     return outputs, metrics, verdict
 
 
+@pytest.mark.slow
 def test_the_components_work_in_a_chain(chain):
     outputs, metrics, verdict = chain
     assert (outputs["prepare"] / "dataset" / "manifest.json").exists()
@@ -194,6 +195,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_component_refuses_a_broken_input_with_one_sentence_and_leaves_nothing(name, tmp_path):
     inputs, artifacts, sentence = BROKEN[name]

@@ -39,6 +39,7 @@ def trained(stripes_dataset, tmp_path_factory):
     return str(folder / "model")
 
 
+@pytest.mark.slow
 def test_the_served_model_takes_uint8_images_and_names_the_class(trained, stripes_dataset, tmp_path):
     folder = str(tmp_path / "export")
     contract = export(trained, stripes_dataset, folder, name="stripes")
@@ -56,6 +57,7 @@ def test_the_served_model_takes_uint8_images_and_names_the_class(trained, stripe
     np.testing.assert_allclose(answer["probability"], answer["probabilities"].numpy().max(axis=1))
 
 
+@pytest.mark.slow
 def test_a_model_that_answers_otherwise_than_the_trainer_is_not_exported(trained, stripes_dataset, tmp_path):
     model = str(tmp_path / "model")
     files.copy_tree(trained, model)
@@ -67,6 +69,7 @@ def test_a_model_that_answers_otherwise_than_the_trainer_is_not_exported(trained
     assert not (tmp_path / "export").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_refused(trained, stripes_dataset, tmp_path):
     model = str(tmp_path / "model")
     files.copy_tree(trained, model)

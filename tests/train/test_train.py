@@ -80,6 +80,7 @@ def kill_after(call, times):
     return wrapped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["fit", "custom"])
 def test_eight_replicas_learn_and_leave_a_complete_model(loop, stripes_dataset, tmp_path):
     folder = str(tmp_path / "model")
@@ -143,6 +144,7 @@ def test_fit_and_custom_loop_give_equal_losses(stripes_dataset):
     np.testing.assert_allclose(fit, custom, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["fit", "custom"])
 def test_any_number_of_replicas_gives_the_same_weights(loop, stripes_dataset, tmp_path):
     """20 steps of the same global batch, no dropout."""
@@ -158,6 +160,7 @@ def test_any_number_of_replicas_gives_the_same_weights(loop, stripes_dataset, tm
         assert difference < 1e-4, f"{replicas} replicas differ by {difference:.2g}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loop", "killed_at"), [("fit", 25), ("custom", 25), ("custom", 30), ("fit", 60)])
 def test_a_killed_run_resumes_to_the_weights_of_the_unbroken_run(
     loop, killed_at, stripes_dataset, tmp_path, monkeypatch
@@ -185,6 +188,7 @@ def test_a_killed_run_resumes_to_the_weights_of_the_unbroken_run(
     assert len(digests) == 1, "the resumed run has other weights than the unbroken one"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
@@ -213,6 +217,7 @@ def test_a_kill_between_the_writes_of_an_epochs_end_changes_nothing(
     assert steps == [10, 20, 30, 40]
 
 
+@pytest.mark.slow
 def test_data_that_is_split_otherwise_is_another_run(stripes_dataset, tmp_path):
     train(stripes_dataset, str(tmp_path / "model"), options(tmp_path, epochs=1))
     manifest = manifests.load(stripes_dataset)
@@ -225,6 +230,7 @@ def test_data_that_is_split_otherwise_is_another_run(stripes_dataset, tmp_path):
         train(str(other), str(tmp_path / "again"), options(tmp_path, epochs=1))
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_costs_the_steps_to_the_one_before(stripes_dataset, tmp_path, monkeypatch):
     run = options(tmp_path, epochs=4)
     expected = train(stripes_dataset, str(tmp_path / "unbroken"), options(tmp_path / "unbroken", epochs=4))
@@ -239,6 +245,7 @@ def test_a_damaged_checkpoint_costs_the_steps_to_the_one_before(stripes_dataset,
     assert newest.stat().st_size > 50
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_survives_a_restart_that_gets_worse(stripes_dataset, tmp_path, monkeypatch):
     folder = str(tmp_path / "model")
     run = options(tmp_path, epochs=4)
@@ -265,6 +272,7 @@ def test_another_run_in_the_same_checkpoint_folder_is_refused(stripes_dataset, t
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == before
 
 
+@pytest.mark.slow
 def test_checkpoints_are_named_by_the_optimizer_step_and_five_are_kept(stripes_dataset, tmp_path):
     run = options(tmp_path, epochs=3, steps_per_execution=4, checkpoint_every_steps=4)
     train(stripes_dataset, str(tmp_path / "model"), run)
@@ -282,6 +290,7 @@ def test_bfloat16_keeps_variables_and_logits_in_float32(stripes_dataset, tmp_pat
     assert result.metric["accuracy"] > 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["none", "2"])
 def test_class_weight_zero_removes_a_class(key, stripes_dataset, tmp_path):
     """By its name or its index, where no class has that number for a name."""
@@ -310,6 +319,7 @@ def test_what_can_not_work_is_refused_in_one_sentence(changes, error, sentence, 
     assert not (tmp_path / "model" / "model.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["fit", "custom"])
 def test_tensorboard_shows_the_epochs(loop, stripes_dataset, tmp_path, monkeypatch):
     monkeypatch.setenv("AIP_TENSORBOARD_LOG_DIR", str(tmp_path / "board"))
