@@ -122,7 +122,9 @@ class Evaluation(Section):
 class MachineChoice(Section):
     """Where the training step runs."""
 
-    name: str = Field(description="A row of `tpu-pipelines machines`: cpu-1 to cpu-16, gpu-1 to gpu-8, or a TPU slice.")
+    name: str = Field(
+        description="cpu-1, -2, -4, -8 or -16, gpu-1, -2, -4 or -8, or a slice of `tpu-pipelines machines`."
+    )
     tpu: str = Field(
         "local",
         min_length=1,
@@ -142,7 +144,7 @@ class Release(Section):
 
 
 class Vertex(Section):
-    """Where Vertex AI runs the pipeline."""
+    """Where Vertex AI runs the pipeline. Runs on this machine take no notice of it."""
 
     project: str = Field("", description="Google Cloud project id.", pattern=r"^([a-z][-a-z0-9:.]{4,61}[a-z0-9])?$")
     region: str = Field("us-central1", description="Region of the pipeline and its jobs.")

@@ -14,8 +14,9 @@ from typing import IO, Any
 
 from rich.console import Console
 
-from components.errors import ConfigError
+from components.errors import ConfigError, DeviceError
 from components.step import LOG_FORMAT_VARIABLE
+from pipelines import machines
 from pipelines.config import RunConfig
 from pipelines.live import StepView, display
 from pipelines.runs import RunFolder, State, StepSummary, Summary
@@ -100,16 +101,23 @@ def _record(plain: str) -> dict[str, Any] | None:
 
 
 def check(config: RunConfig) -> None:
-    """Refuses a run that can't work on this machine.
+    """Refuses a run that can't work on this machine, before its data is prepared.
 
     Raises:
-        ConfigError: saying why.
+        ConfigError: if it asks for a TPU on another host.
+        DeviceError: if it asks for GPUs or a TPU that aren't here, or that fail the device check.
     """
     if config.machine.tpu != "local":
         raise ConfigError(
             f"machine.tpu is {config.machine.tpu!r}, a TPU on another host, which can't read the runs folder here; "
             "run on the TPU's own host with machine.tpu local."
         )
+    machine = machines.find(config.machine.name)
+    if machine.device != "cpu":
+        words = [sys.executable, "-m", "components.train.strategy", machine.device, str(machine.replicas)]
+        result = subprocess.run(words, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise DeviceError((result.stderr.strip() or "The device check failed.").splitlines()[-1])
 
 
 def run(folder: RunFolder, console: Console) -> Summary:

@@ -110,7 +110,7 @@ def show_machines(console: Console) -> None:
         )
     console.print(table)
     local = [name for name in machines.MACHINES if name not in machines.TPU_MACHINES]
-    console.print(f"On this machine: {', '.join(local)}.")
+    console.print(f"Of this machine, where it has them: {', '.join(local)}.")
     console.print(
         f"USD/h: Cloud TPU's list price on demand in the cheapest region, {machines.PRICES_AS_OF}, without Vertex AI's "
         "own fee; ? is unknown."

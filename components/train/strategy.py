@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def _connect_tpu(tpu: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (tf.errors.OpError, ValueError, RuntimeError, OSError) as error:
-        reason = first_line(error)
+        reason = textwrap.shorten(first_line(error), 120)
         where = "attached to this machine" if tpu == "local" else f"at {tpu!r}"
         raise DeviceError(
             f"There is no TPU {where} that TensorFlow {tf.__version__} can start ({reason}); check the machine and its "
@@ -111,7 +112,10 @@ def check(strategy: tf.distribute.Strategy, replicas: int) -> None:
 def main(device: str, replicas: str) -> None:
     """Runs the device check alone: `python -m components.train.strategy cpu 8`."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
-    check(connect(device, int(replicas)), int(replicas))
+    try:
+        check(connect(device, int(replicas)), int(replicas))
+    except DeviceError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

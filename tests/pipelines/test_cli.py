@@ -51,6 +51,8 @@ def test_machines_lists_slices_and_refusals():
         (["run", "--resume", "docs"], "no config.yaml, so it is no run to resume"),
         (["run", "--resume", "docs", "--set", "training.epochs=3"], "--set can't change a run that is resumed"),
         (["run", "configs/mnist.yaml", "--set", "machine.tpu=my-tpu"], "a TPU on another host"),
+        (["run", "configs/mnist.yaml"], "There is no TPU attached to this machine"),
+        (["run", "configs/mnist_sample.yaml", "--set", "machine.name=gpu-1"], "TensorFlow sees 0 GPUs here"),
     ],
 )
 def test_the_users_fault_is_a_sentence_and_status_2(words, sentence, tmp_path):
