@@ -96,7 +96,7 @@ def running(name: str, **outputs: str) -> Iterator[StepRun]:
     step = StepRun(name, os.path.dirname(next(iter(outputs.values()))))  # noqa: PTH120 - may be a gs:// URI
     try:
         yield step
-    except Exception as error:
+    except BaseException as error:  # an exit too: a step that leaves early has not done its work
         if isinstance(error, TpuPipelinesError):
             message, fault = str(error), error.fault
         else:
@@ -106,9 +106,15 @@ def running(name: str, **outputs: str) -> Iterator[StepRun]:
         step.save(state="FAILED", error=message, fault=fault)
         raise SystemExit(1) from error
     else:
-        step.save(state="SUCCEEDED", outputs=outputs)
+        step.save(state="SUCCEEDED", outputs=outputs, files={uri: inventory(uri) for uri in outputs.values()})
     finally:
         log.removeHandler(handler)
+
+
+def inventory(uri: str) -> dict[str, int]:
+    """Returns the size in bytes of a file, or of each file below a folder, by its place there."""
+    names = {path[len(uri) :]: files.size(path) for path in files.walk(uri)}
+    return names or ({"": files.size(uri)} if files.exists(uri) else {})
 
 
 class Progress:

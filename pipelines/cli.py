@@ -44,6 +44,7 @@ def run(
     blame, 1 a fault of ours, 130 interrupted.
     """
     from rich.console import Console
+    from rich.markup import escape
 
     from components.errors import ConfigError
     from pipelines import local
@@ -65,7 +66,7 @@ def run(
         local.check(settings)
         folder = run_folders.create(runs, settings)
     console = Console(highlight=False)
-    console.print(f"[bold]{settings.name}[/] on {settings.machine.name}, in {folder.path}")
+    console.print(f"[bold]{settings.name}[/] on {settings.machine.name}, in {escape(str(folder.path))}")
     summary = local.run(folder, console)
     show_run(summary, folder, console)
     codes = {"SUCCEEDED": 0, "REJECTED": REJECTED, "INTERRUPTED": INTERRUPTED}
@@ -110,6 +111,7 @@ def main() -> None:
     """Runs the command line; an error that a user can mend is one sentence and exit status 2."""
     from components.errors import TpuPipelinesError
 
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that has no ✔ gets a ?
     try:
         app()
     except TpuPipelinesError as error:

@@ -235,7 +235,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         raise ConfigError(
             f"{path} can't be read ({error.strerror}); give a run's YAML file, such as configs/mnist_sample.yaml."
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
     if not isinstance(values, dict):
         raise ConfigError(
@@ -263,18 +263,31 @@ class _Loader(yaml.SafeLoader):
     """YAML as its 1.2 core schema reads it: `1e-5` is a number, and a key that stands twice is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != _MERGE]
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 
+def _decimal(loader: _Loader, node: yaml.ScalarNode) -> int:
+    return int(loader.construct_scalar(node))
+
+
+_MERGE = "tag:yaml.org,2002:merge"
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+# YAML 1.1, which PyYAML reads, takes 010 for 8, 1:30 for 90, and 1e-5 for a text.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_INT, _FLOAT)]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_INT, re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)$"),
+    _FLOAT,
+    re.compile(r"^([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
     list("-+.0123456789"),
 )
+_Loader.add_constructor(_INT, _decimal)
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[Section]]:
@@ -296,7 +309,8 @@ def _override(values: dict[str, Any], override: str) -> None:
     is_text = _setting(override, keys).annotation is str
     target = values
     for key in keys[:-1]:
-        target = target.setdefault(key, {})
+        target[key] = {} if target.get(key) is None else target[key]
+        target = target[key]
         if not isinstance(target, dict):
             raise ConfigError(f"--set {override}: {key} is {target!r} there, which holds no {keys[-1]!r}.")
     target[keys[-1]] = text if is_text else _yaml_value(override, text)
@@ -319,7 +333,7 @@ def _setting(override: str, keys: Sequence[str]) -> FieldInfo:
 def _yaml_value(override: str, text: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a subclass of SafeLoader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"--set {override}: the value is not YAML; quote text that holds brackets, braces or colons."
         ) from error

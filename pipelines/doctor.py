@@ -134,7 +134,7 @@ def examine(console: Console, replicas: int) -> bool:
             well = False
             console.print(f"[red]✘[/] {trap.sentence}")
     console.print("Device check: a matrix product on one device and on every replica …")
-    command = [sys.executable, "-m", "components.train.strategy", "cpu", str(replicas)]
+    command = [sys.executable, "-P", "-m", "components.train.strategy", "cpu", str(replicas)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     for line in result.stdout.splitlines():
         console.print(f"  {escape(line)}", soft_wrap=True)

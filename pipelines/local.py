@@ -95,9 +95,10 @@ def _record(plain: str) -> dict[str, Any] | None:
     if not text.startswith('{"severity"'):
         return None
     try:
-        return json.loads(text)
+        record = json.loads(text)
     except ValueError:
         return None
+    return record if {"severity", "time", "message"} <= record.keys() else None
 
 
 def check(config: RunConfig) -> None:
@@ -114,7 +115,7 @@ def check(config: RunConfig) -> None:
         )
     machine = machines.find(config.machine.name)
     if machine.device != "cpu":
-        words = [sys.executable, "-m", "components.train.strategy", machine.device, str(machine.replicas)]
+        words = [sys.executable, "-P", "-m", "components.train.strategy", machine.device, str(machine.replicas)]
         result = subprocess.run(words, capture_output=True, text=True, check=False)
         if result.returncode:
             raise DeviceError((result.stderr.strip() or "The device check failed.").splitlines()[-1])
@@ -136,13 +137,15 @@ def run(folder: RunFolder, console: Console) -> Summary:
     began, start = time.time(), time.monotonic()
     view, interrupted = RunView(folder), False
     with _locked(folder) as lock, _signals_interrupt():
+        folder.summary_file.unlink(missing_ok=True)
+        folder.forget_broken_steps()
         driver = subprocess.Popen(
             [sys.executable, "-m", "pipelines.local_driver", str(folder.path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env={**os.environ, LOG_FORMAT_VARIABLE: "json", "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, LOG_FORMAT_VARIABLE: "json", "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"},
             start_new_session=True,
             pass_fds=[lock.fileno()],  # if this process is killed, the driver still holds the folder
         )
@@ -152,15 +155,15 @@ def run(folder: RunFolder, console: Console) -> Summary:
                 for line in driver.stdout:
                     show(view.read(line))
             driver.wait()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, BrokenPipeError):  # the second: who read what is shown has gone
             interrupted = True
             view.interrupt()
         finally:
             _end_group(driver)
             driver.stdout.close()
             view.close()
-    summary = _summarize(folder, view, began, time.monotonic() - start, interrupted)
-    summary.save(folder.summary_file)
+        summary = _summarize(folder, view, began, time.monotonic() - start, interrupted)
+        summary.save(folder.summary_file)
     return summary
 
 
@@ -177,12 +180,14 @@ def _locked(folder: RunFolder) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP end the run as Ctrl-C does, instead of leaving its steps behind."""
+    """Makes SIGTERM and SIGHUP end the run as Ctrl-C does; a second one does not cut the end short."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def interrupt(number: int, frame: object) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
     former = [signal.signal(number, interrupt) for number in numbers]
     try:
         yield
@@ -214,6 +219,9 @@ def _summarize(folder: RunFolder, view: RunView, began: float, seconds: float, i
         for name, record in folder.records().items()
         if record["started"] >= began or view.steps[name].state == "CACHED"
     }
+    for name, step in view.steps.items():  # KFP goes by the exit status alone
+        if step.state == "SUCCEEDED" and records.get(name, {}).get("state") != "SUCCEEDED":
+            step.state = "FAILED"
     failing = next((name for name, step in view.steps.items() if step.state in ("FAILED", "RUNNING")), None)
     error = fault = None
     state: State

@@ -1,6 +1,7 @@
 """A local run's folder: where things lie in it, and its summary."""
 
 import json
+import shutil
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any, Literal
 import yaml
 
 from components.errors import ConfigError
-from components.step import RECORD
-from pipelines.config import RunConfig, parse
+from components.step import RECORD, inventory
+from pipelines.config import RunConfig, load
 
 State = Literal["SUCCEEDED", "FAILED", "REJECTED", "INTERRUPTED"]
 
@@ -63,22 +64,56 @@ class RunFolder:
         """
         if not self.config_file.exists():
             raise ConfigError(f"{self.path} has no config.yaml, so it is no run to resume; give a folder below runs/.")
-        return parse(yaml.safe_load(self.config_file.read_text(encoding="utf-8")), str(self.config_file))
+        return load(self.config_file)
 
     def records(self) -> dict[str, dict[str, Any]]:
         """Returns each step's newest record, by step: see `components.step`."""
-        found = [json.loads(path.read_text(encoding="utf-8")) for path in self.steps.glob(f"*/*/{RECORD}")]
+        found = [record for path in self.steps.glob(f"*/*/{RECORD}") if (record := _read_record(path))]
         return {record["step"]: record for record in sorted(found, key=lambda record: record["started"])}
+
+    def forget_broken_steps(self) -> None:
+        """Empties the cache if a step's outputs are not as the step left them, so that every step runs again."""
+        for record in self.records().values():
+            sound = record["state"] == "SUCCEEDED" and all(
+                inventory(uri) == found for uri, found in record["files"].items()
+            )
+            if not sound:
+                shutil.rmtree(self.cache, ignore_errors=True)
+
+
+def _read_record(path: Path) -> dict[str, Any] | None:
+    """Returns a step's record, or None where the file is damaged: the step then counts as not run."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return record if {"step", "started", "state", "outputs"} <= record.keys() else None
+    except (ValueError, OSError, AttributeError):
+        return None
 
 
 def create(runs: Path, config: RunConfig) -> RunFolder:
-    """Makes the folder of a new run and points `latest` at it."""
+    """Makes the folder of a new run and points `latest` at it.
+
+    Raises:
+        ConfigError: if it can't be made there.
+    """
+    if set(str(runs.absolute())) & set("[]*?"):
+        raise ConfigError(
+            f"--runs {runs} has one of [ ] * ? in its path, which TensorFlow takes for a pattern; use another."
+        )
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        return _create(runs, config)
+    except OSError as error:
+        raise ConfigError(f"No run can be made in --runs {runs}: {error.strerror} ({error.filename}).") from error
+
+
+def _create(runs: Path, config: RunConfig) -> RunFolder:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     path = runs / f"{config.name}-{stamp}"
     count = 1
     while True:  # two runs may start in the same second
         try:
-            path.mkdir(parents=True)
+            path.mkdir()
             break
         except FileExistsError:
             count += 1

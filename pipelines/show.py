@@ -1,5 +1,6 @@
 """What the command line prints: the plan of a run, how it went, and the machines."""
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ def show_run(summary: Summary, folder: RunFolder, console: Console) -> None:
         console.print(f"\n[red]{culprit} failed:[/] {escape(summary.error)}", soft_wrap=True)
         console.print(f"Its log: {escape(_short(folder.log(culprit)))}", soft_wrap=True)
     if summary.state in ("FAILED", "INTERRUPTED"):
-        command = f"{_own_command()} run --resume {_short(folder.path)}"
+        command = f"{_own_command()} run --resume {shlex.quote(_short(folder.path))}"
         console.print(f"To go on where it stopped: [bold]{escape(command)}[/]", soft_wrap=True)
 
 

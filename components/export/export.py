@@ -75,7 +75,7 @@ def _check_in_fresh_process(
     tolerance = saved.TOLERANCE[description.precision]
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "answers.npz")
-        command = [sys.executable, "-m", "components.export.verify"]
+        command = [sys.executable, "-P", "-m", "components.export.verify"]
         command += [export_folder, dataset_folder, str(len(reference)), str(output)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:

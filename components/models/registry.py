@@ -2,15 +2,19 @@
 
 import importlib
 import inspect
+import sys
+import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
 from components.dataset.manifest import Feature
-from components.errors import ModelError, did_you_mean
+from components.errors import ModelError, did_you_mean, first_line
 from components.models import image_classifier, text_classifier
+from components.step import log
 
 Builder = Callable[..., Any]
 
@@ -34,10 +38,19 @@ def find(name: str) -> Builder:
             f"model.builder is {name!r}, expected one of {', '.join(BUILDERS)}, or a function of your own as "
             f"my_package.my_module:build.{did_you_mean(name, BUILDERS)}"
         )
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # last, so that a user's folder can't stand in for an installed package
     try:
-        return getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise ModelError(f"model.builder {name!r} can't be imported ({error}); is its package installed?") from error
+        function = getattr(importlib.import_module(module_name), function_name)
+    except Exception as error:  # whatever a user's module raises is the user's to mend
+        log.info(traceback.format_exc())
+        raise ModelError(
+            f"model.builder {name!r} can't be imported ({type(error).__name__}: {first_line(error)}); is its package "
+            "installed, or its module in this folder?"
+        ) from error
+    if not callable(function):
+        raise ModelError(f"model.builder {name!r} is a {type(function).__name__}, expected a function.")
+    return function
 
 
 def build(name: str, arguments: Mapping[str, Any], features: Mapping[str, Feature], num_classes: int) -> Any:
@@ -61,22 +74,37 @@ def build(name: str, arguments: Mapping[str, Any], features: Mapping[str, Featur
     except TypeError as error:
         accepted = [p for p in inspect.signature(function).parameters if p not in ("features", "num_classes")]
         raise ModelError(f"model.arguments don't fit {name} ({error}); it takes {', '.join(accepted)}.") from error
-    model = function(features=features, num_classes=num_classes, **arguments)
+    model = _called(name, lambda: function(features=features, num_classes=num_classes, **arguments))
     if not isinstance(model, tf_keras.Model):
         kind = f"{type(model).__module__}.{type(model).__name__}"
         raise ModelError(f"{name} returned a {kind}, expected a tf_keras.Model (Keras 3 does not run on a TPU here).")
-    logits = model(example_input(features), training=False)
-    if logits.dtype != tf.float32 or tuple(logits.shape) != (1, num_classes):
+    logits = _called(name, lambda: model(example_input(features), training=False))
+    if not tf.is_tensor(logits):
+        raise ModelError(f"{name} returns a {type(logits).__name__}, expected one tensor of logits.")
+    if logits.dtype != tf.float32 or tuple(logits.shape) != (2, num_classes):
         raise ModelError(
-            f"{name} returns {logits.dtype.name} of shape {tuple(logits.shape)} for one example, expected float32 "
-            f"logits of shape (1, {num_classes}); give its last layer {num_classes} units and dtype='float32'."
+            f"{name} returns {logits.dtype.name} of shape {tuple(logits.shape)} for two examples, expected float32 "
+            f"logits of shape (2, {num_classes}); give its last layer {num_classes} units and dtype='float32'."
         )
     return model
 
 
+def _called(name: str, function: Callable[[], Any]) -> Any:
+    """Calls a builder or its model; what a user's own raises becomes one sentence, its traceback goes to the log."""
+    try:
+        return function()
+    except ModelError:
+        raise
+    except Exception as error:
+        if name in BUILDERS:
+            raise
+        log.info(traceback.format_exc())
+        raise ModelError(f"{name} failed ({type(error).__name__}: {first_line(error)}); see the log.") from error
+
+
 def example_input(features: Mapping[str, Feature]) -> dict[str, Any]:
-    """Returns a batch of one example of zeros, as a model takes it."""
-    return {name: tf.zeros([1, *feature.shape], model_dtype(feature)) for name, feature in features.items()}
+    """Returns a batch of two examples of zeros, as a model takes it."""
+    return {name: tf.zeros([2, *feature.shape], model_dtype(feature)) for name, feature in features.items()}
 
 
 def model_dtype(feature: Feature) -> Any:

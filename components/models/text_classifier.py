@@ -69,7 +69,12 @@ def build(
         raise ModelError("text_classifier needs model.pretrained (where to load the encoder from).")
     logging.set_verbosity_error()  # it warns that the head is new, which is the point
     folder = locate(pretrained) if pretrained else ""
-    settings = AutoConfig.from_pretrained(folder) if folder else AutoConfig.for_model(**(config or {}))
+    try:
+        settings = AutoConfig.from_pretrained(folder) if folder else AutoConfig.for_model(**(config or {}))
+    except Exception as error:
+        raise ModelError(
+            f"The config.json of {pretrained!r} is no model's that transformers knows: {first_line(error)}"
+        ) from error
     settings.num_labels = num_classes
     if dropout is not None:
         rate = arguments.fraction("dropout", dropout)
@@ -83,7 +88,7 @@ def build(
         backbone, loading = TFAutoModelForSequenceClassification.from_pretrained(
             folder, config=settings, output_loading_info=True
         )
-    except (OSError, ValueError, tf.errors.OpError) as error:
+    except Exception as error:  # transformers and safetensors raise whatever they like on a broken file
         reason = first_line(error)
         raise ModelError(f"model.pretrained {pretrained!r} can't be loaded as a TensorFlow model: {reason}.") from error
     missing = [name for name in loading["missing_keys"] if not any(part in name for part in _HEAD)]

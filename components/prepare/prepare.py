@@ -45,6 +45,15 @@ def prepare(settings: PrepareSettings, folder: str) -> Manifest:
         DataError: if the source is broken, or too small for the splits asked for.
         ModelError: if the tokenizer can't be loaded or used.
     """
+    try:
+        return _prepare(settings, folder)
+    except OSError as error:
+        raise DataError(
+            f"{settings.source} can't be prepared: {error}; check that it can be read, and the disk."
+        ) from error
+
+
+def _prepare(settings: PrepareSettings, folder: str) -> Manifest:
     with files.new_directory(folder):
         source = open_source(settings)
         encoder = _encoder(source, settings)

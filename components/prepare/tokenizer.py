@@ -42,7 +42,10 @@ class WordPieceTokenizer:
         self._parts: dict[str, Any] = json.loads(self._tokenizer.backend_tokenizer.to_str())
         self._vocabulary = sorted(self._tokenizer.get_vocab(), key=self._tokenizer.get_vocab().__getitem__)
         self._check_kind()
-        self._check_model(files.read_json(files.join(folder, "config.json")))
+        try:
+            self._check_model(files.read_json(files.join(folder, "config.json")))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ModelError(f"The config.json of model.pretrained {pretrained!r} is broken: {error}") from error
 
     @property
     def features(self) -> dict[str, Feature]:

@@ -86,6 +86,11 @@ class TrainOptions:
             raise ConfigError(f"training.learning_rate is {self.learning_rate}, expected a number above 0.")
         if not 0 <= self.warmup_fraction < 1:
             raise ConfigError(f"training.warmup_fraction is {self.warmup_fraction}, expected from 0 up to, without, 1.")
+        if set(self.checkpoint_dir) & set("[]*?"):
+            raise ConfigError(
+                f"training.checkpoint_dir {self.checkpoint_dir} has one of [ ] * ? in it, which TensorFlow takes for a "
+                "pattern; use another folder."
+            )
         if self.optimizer == "adam" and self.weight_decay:
             raise ConfigError(f"training.weight_decay is {self.weight_decay:g}, but adam has none; use adamw.")
         if self.global_batch_size % self.replicas:

@@ -51,12 +51,14 @@ def test_machines_lists_slices_and_refusals():
         (["run", "--resume", "docs"], "no config.yaml, so it is no run to resume"),
         (["run", "--resume", "docs", "--set", "training.epochs=3"], "--set can't change a run that is resumed"),
         (["run", "configs/mnist.yaml", "--set", "machine.tpu=my-tpu"], "a TPU on another host"),
+        (["run", "configs/mnist_sample.yaml", "--runs", "a [1] b"], "takes for a pattern"),
+        (["run", "configs/mnist_sample.yaml", "--runs", "README.md"], "No run can be made in --runs README.md"),
         (["run", "configs/mnist.yaml"], "There is no TPU attached to this machine"),
         (["run", "configs/mnist_sample.yaml", "--set", "machine.name=gpu-1"], "TensorFlow sees 0 GPUs here"),
     ],
 )
 def test_the_users_fault_is_a_sentence_and_status_2(words, sentence, tmp_path):
-    if words[0] == "run":
+    if words[0] == "run" and "--runs" not in words:
         words = [*words, "--runs", str(tmp_path)]
     result = call(*words)
     assert result.returncode == 2

@@ -41,6 +41,7 @@ def test_overrides_are_read_by_the_settings_type():
             "model.arguments.filters=[8, 16]",
             "training.class_weights={3: 2.0}",
             "name=other",
+            "training.global_batch_size=010",
         ],
     )
     assert config.training.epochs == 3
@@ -51,6 +52,7 @@ def test_overrides_are_read_by_the_settings_type():
     assert config.model.arguments["pool"] is True, "the other arguments stay"
     assert config.training.class_weights == {"3": 2.0}
     assert config.name == "other"
+    assert config.training.global_batch_size == 10, "not octal, as YAML 1.1 has it"
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,8 @@ def test_overrides_are_read_by_the_settings_type():
         ("training.epochs", "has no '='"),
         ("training.epochs=3.5", "training.epochs is 3.5, expected: a valid integer"),
         ("training.epochs=abc", "training.epochs is 'abc', expected: a valid integer"),
+        ("training.epochs=2020-13-45", "the value is not YAML"),
+        ("training.epochs=1:30", "training.epochs is '1:30', expected: a valid integer"),
         ("training.epochs=true", "training.epochs is True, expected: a valid integer"),
         ("training.epochs=0", "training.epochs is 0, expected: greater than or equal to 1"),
         ("training.learning_rate=.nan", "training.learning_rate is nan, expected: a finite number"),

@@ -88,6 +88,23 @@ def test_a_failing_step_is_named_with_its_error_and_its_log(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_resumed_run_repairs_what_has_been_damaged(tmp_path):
+    run(tmp_path)
+    folder = (tmp_path / "latest").resolve()
+    next(folder.glob("steps/*/prepare/dataset/test-*.tfrecord")).unlink()
+    next(folder.glob("steps/*/export/exported/variables/*.index")).unlink()
+
+    result = subprocess.run([COMMAND, "run", "--resume", str(folder)], capture_output=True, text=True, check=False)
+
+    assert result.returncode == 0, result.stdout
+    summary = json.loads((folder / "summary.json").read_text())
+    assert {step["state"] for step in summary["steps"].values()} == {"SUCCEEDED"}
+    served = tf.saved_model.load(summary["artifacts"]["export"]).signatures["serving_default"]
+    assert served(image=tf.zeros([1, 28, 28, 1], tf.uint8))["probabilities"].shape == (1, 10)
+    assert "resumed from" in (folder / "logs" / "train.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_ends_its_children_and_resumes(stop, tmp_path):
     words = command(tmp_path, "training.epochs=40")
