@@ -222,6 +222,7 @@ def _summarize(folder: RunFolder, view: RunView, began: float, seconds: float, i
     for name, step in view.steps.items():  # KFP goes by the exit status alone
         if step.state == "SUCCEEDED" and records.get(name, {}).get("state") != "SUCCEEDED":
             step.state = "FAILED"
+            folder.forget_steps()  # where KFP has put it as done
     failing = next((name for name, step in view.steps.items() if step.state in ("FAILED", "RUNNING")), None)
     error = fault = None
     state: State

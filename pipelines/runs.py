@@ -72,13 +72,15 @@ class RunFolder:
         return {record["step"]: record for record in sorted(found, key=lambda record: record["started"])}
 
     def forget_broken_steps(self) -> None:
-        """Empties the cache if a step's outputs are not as the step left them, so that every step runs again."""
+        """Empties the cache if the outputs of a finished step are not as it left them: every step then runs again."""
         for record in self.records().values():
-            sound = record["state"] == "SUCCEEDED" and all(
-                inventory(uri) == found for uri, found in record["files"].items()
-            )
-            if not sound:
-                shutil.rmtree(self.cache, ignore_errors=True)
+            finished = record["state"] == "SUCCEEDED"
+            if finished and any(inventory(uri) != found for uri, found in record["files"].items()):
+                self.forget_steps()
+
+    def forget_steps(self) -> None:
+        """Empties the cache."""
+        shutil.rmtree(self.cache, ignore_errors=True)
 
 
 def _read_record(path: Path) -> dict[str, Any] | None:
