@@ -131,7 +131,7 @@ def test_builder_of_the_users_own_is_checked(tmp_path, monkeypatch):
         "    return 'model'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModelError, match=r"shape \(1, 2\) for one example, expected float32 logits of shape \(1, 3\)"):
+    with pytest.raises(ModelError, match=r"shape \(2, 2\) for two examples, expected float32 logits of shape \(2, 3\)"):
         registry.build("my_builders:narrow", {}, FEATURES, 3)
     with pytest.raises(ModelError, match=r"returned a builtins\.str"):
         registry.build("my_builders:nothing", {}, FEATURES, 3)
