@@ -1,8 +1,6 @@
 """`tpu-pipelines doctor`: the installed versions against the lock, the known traps, the devices, the device check."""
 
 import importlib.metadata
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +12,8 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from pipelines.local import device_check
 
 Versions = Mapping[str, Version]
 
@@ -134,8 +134,7 @@ def examine(console: Console, replicas: int) -> bool:
             well = False
             console.print(f"[red]✘[/] {trap.sentence}")
     console.print("Device check: a matrix product on one device and on every replica …")
-    command = [sys.executable, "-P", "-m", "components.train.strategy", "cpu", str(replicas)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = device_check("cpu", replicas)
     for line in result.stdout.splitlines():
         console.print(f"  {escape(line)}", soft_wrap=True)
     if result.returncode:

@@ -115,10 +115,15 @@ def check(config: RunConfig) -> None:
         )
     machine = machines.find(config.machine.name)
     if machine.device != "cpu":
-        words = [sys.executable, "-P", "-m", "components.train.strategy", machine.device, str(machine.replicas)]
-        result = subprocess.run(words, capture_output=True, text=True, check=False)
+        result = device_check(machine.device, machine.replicas)
         if result.returncode:
             raise DeviceError((result.stderr.strip() or "The device check failed.").splitlines()[-1])
+
+
+def device_check(device: str, replicas: int) -> "subprocess.CompletedProcess[str]":
+    """Makes the device check in a process of its own, so that TensorFlow stays out of this one."""
+    words = [sys.executable, "-P", "-m", "components.train.strategy", device, str(replicas)]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def run(folder: RunFolder, console: Console) -> Summary:

@@ -9,6 +9,8 @@ from components import files
 from components.errors import DataError
 
 MANIFEST = "manifest.json"
+# Below a data set of text, and below a model trained on it.
+VOCABULARY = "tokenizer/vocab.txt"
 FORMAT_VERSION = 1
 SPLITS = ("train", "validation", "test")
 

@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from components import files
 from components.dataset import reader
-from components.dataset.manifest import Tokenizer
-from components.models import saved
+from components.dataset.manifest import VOCABULARY, Tokenizer
 from components.models.saved import ModelDescription
 
 SERVING = "serving_default"
@@ -85,7 +84,7 @@ class InGraphTokenizer(tf.Module):
         import tensorflow_text as tf_text
 
         super().__init__()
-        content = files.read_bytes(files.join(folder, saved.TOKENIZER, "vocab.txt")).decode("utf-8")
+        content = files.read_bytes(files.join(folder, VOCABULARY)).decode("utf-8")
         vocabulary = content.rstrip("\n").split("\n")
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(vocabulary, list(range(len(vocabulary))), tf.string, tf.int64), -1

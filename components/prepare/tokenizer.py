@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from components import files
-from components.dataset.manifest import Feature, Tokenizer
+from components.dataset.manifest import VOCABULARY, Feature, Tokenizer
 from components.errors import ModelError, first_line
 from components.models.pretrained import locate
 
-VOCABULARY = "tokenizer/vocab.txt"
 # What a BERT encoder takes; another name would be an input that serving can't compute.
 FEATURES = ("input_ids", "attention_mask", "token_type_ids")
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
