@@ -52,8 +52,8 @@ def test_the_last_batch_is_padded_so_that_one_shape_is_compiled(image_run, tmp_p
     shapes = sys.modules["shape_recorder"].shapes
     shapes.clear()
     assert evaluate(run.model, run.dataset, batch_size=4).metrics.accuracy == 0.7
-    # One call on an example of zeros when the model is restored, one trace; a retrace would be a third.
-    assert shapes == [(1, 1, 3, 1), (4, 1, 3, 1)]
+    # One call on a trial batch of two when the model is restored, one trace; a retrace would be a third.
+    assert shapes == [(2, 1, 3, 1), (4, 1, 3, 1)]
 
 
 def test_probabilities_equal_the_trainers(image_run):
