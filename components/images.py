@@ -2,3 +2,4 @@
 
 CPU_IMAGE = "tpu-pipelines/cpu:unreleased"
 TPU_IMAGE = "tpu-pipelines/tpu:unreleased"
+SERVING_IMAGE = "tpu-pipelines/serving:unreleased"

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from components import files
+from components.notify import webhook as webhooks
 from components.step import RECORD, duration, log
 
 # The name under which the exit handler runs: its own record is no news.
@@ -11,7 +12,10 @@ STEP = "notify"
 # The state of a run whose steps all succeeded and whose compare step rejected the model.
 REJECTED = "REJECTED"
 
-_RESOURCE = re.compile(r"projects/(?P<project>[^/]+)/locations/[^/]+/pipelineJobs/[^/]+")
+# A chat cuts a longer message; the log has the whole.
+LONGEST_ERROR = 1000
+
+_RESOURCE = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<region>[^/]+)/pipelineJobs/(?P<job>[^/]+)")
 
 
 def job_folders(pipeline_root: str, job: str, resource_name: str = "") -> list[str]:
@@ -27,6 +31,18 @@ def job_folders(pipeline_root: str, job: str, resource_name: str = "") -> list[s
     if match := _RESOURCE.fullmatch(resource_name):
         folders.append(files.join(pipeline_root, match["project"], job))
     return folders
+
+
+def console_link(resource_name: str) -> str:
+    """Returns the address of a job in the Google Cloud console, or an empty string off Vertex AI.
+
+    Args:
+        resource_name: Vertex AI's name of the job.
+    """
+    if not (match := _RESOURCE.fullmatch(resource_name)):
+        return ""
+    runs = f"https://console.cloud.google.com/vertex-ai/locations/{match['region']}/pipelines/runs"
+    return f"{runs}/{match['job']}?project={match['project']}"
 
 
 def read_records(folders: list[str]) -> list[dict[str, Any]]:
@@ -45,7 +61,7 @@ def read_records(folders: list[str]) -> list[dict[str, Any]]:
 
 
 def summarize(
-    records: list[dict[str, Any]], *, job: str, state: str, error_message: str | None = None
+    records: list[dict[str, Any]], *, job: str, state: str, error_message: str | None = None, link: str = ""
 ) -> dict[str, Any]:
     """Returns the notice of a run that has ended.
 
@@ -54,13 +70,16 @@ def summarize(
         job: The job's id.
         state: The pipeline's state: `SUCCEEDED`, `FAILED` or `CANCELLED`.
         error_message: What the pipeline itself says of the failure.
+        link: Where people see the job.
 
     Returns:
         `state` (as given, or `REJECTED` where the run succeeded and the model was found wanting), `failing_step` and
-        `error` (None unless it failed), `steps` (state and seconds by name) and `job`.
+        `error` (None unless it failed), `steps` (state and seconds by name), `job` and `link`.
     """
     steps = {r["step"]: {"state": r.get("state"), "seconds": r.get("seconds")} for r in records}
-    notice: dict[str, Any] = {"state": state, "failing_step": None, "error": None, "steps": steps, "job": job}
+    notice: dict[str, Any] = {
+        "state": state, "failing_step": None, "error": None, "steps": steps, "job": job, "link": link
+    }  # fmt: skip
     if state == "SUCCEEDED":
         if any(record.get("verdict") == REJECTED for record in records):
             notice["state"] = REJECTED
@@ -82,10 +101,28 @@ def summarize(
     return notice
 
 
+def headline(notice: dict[str, Any]) -> str:
+    """Returns a notice as one line: job, state, the steps' times, and the failing step with its error."""
+    times = ", ".join(
+        f"{name} {duration(step['seconds'])}" for name, step in notice["steps"].items() if step["seconds"] is not None
+    )
+    line = f"{notice['job']} {notice['state']}" + (f" ({times})" if times else "")
+    if not notice["error"]:
+        return line
+    at = f" at {notice['failing_step']}" if notice["failing_step"] else ""
+    return f"{line}{at}: {notice['error']}"
+
+
 def notify(
-    pipeline_root: str, job: str, *, state: str, resource_name: str = "", error_message: str | None = None
+    pipeline_root: str,
+    job: str,
+    *,
+    state: str,
+    resource_name: str = "",
+    error_message: str | None = None,
+    webhook: str = "",
 ) -> dict[str, Any]:
-    """Gathers the records of a run, and logs how it ended in one line.
+    """Gathers the records of a run, logs how it ended in one line, and posts it to a webhook if there is one.
 
     Args:
         pipeline_root: The pipeline's root folder or `gs://` URI.
@@ -93,19 +130,24 @@ def notify(
         state: The pipeline's state.
         resource_name: Vertex AI's name of the job, or anything else off Vertex.
         error_message: What the pipeline itself says of the failure.
+        webhook: URL to post the notice to; empty for none.
 
     Returns:
         The notice: see `summarize`.
     """
     records = read_records(job_folders(pipeline_root, job, resource_name))
-    notice = summarize(records, job=job, state=state, error_message=error_message)
-    times = ", ".join(
-        f"{name} {duration(step['seconds'])}" for name, step in notice["steps"].items() if step["seconds"] is not None
-    )
-    line = f"{job} {notice['state']}" + (f" ({times})" if times else "")
-    if notice["error"]:
-        at = f" at {notice['failing_step']}" if notice["failing_step"] else ""
-        log.error(f"{line}{at}: {notice['error']}")
-    else:
-        log.info(line)
+    link = console_link(resource_name)
+    notice = summarize(records, job=job, state=state, error_message=error_message, link=link)
+    line = headline(notice)
+    (log.error if notice["error"] else log.info)(line)
+    if webhook:
+        webhooks.post(webhook, notice, " ".join([_shortened(notice, line), link]).strip())
     return notice
+
+
+def _shortened(notice: dict[str, Any], line: str) -> str:
+    """Returns a notice's line on one line indeed, with the end of a long error cut off."""
+    error = notice["error"] or ""
+    if len(error) > LONGEST_ERROR:
+        line = headline(notice | {"error": error[:LONGEST_ERROR] + "…"})
+    return " ".join(line.split())

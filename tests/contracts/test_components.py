@@ -14,13 +14,18 @@ from docstring_parser import parse
 from components.compare.component import compare
 from components.evaluate.component import evaluate
 from components.export.component import export
+from components.fingerprint.component import fingerprint
 from components.notify.component import notify
 from components.prepare.component import prepare
+from components.registration.component import registration
 from components.train.component import train
 from pipelines.config import parameter_fields
 from pipelines.training import kfp_type
 
-COMPONENTS = {component.name: component for component in (prepare, train, evaluate, compare, export, notify)}
+COMPONENTS = {
+    component.name: component
+    for component in (fingerprint, prepare, train, evaluate, compare, export, registration, notify)
+}
 
 TRAIN = {
     "builder": "image_classifier",
@@ -128,12 +133,13 @@ def data_settings(source):
     defaults = {
         name: field.default for name, field in parameter_fields().items() if name in prepare.component_spec.inputs
     }
-    return {**defaults, "source": str(source), "pretrained": "sample://minilm", "max_length": 16}
+    changed = {"source": str(source), "pretrained": "sample://minilm", "max_length": 16, "fingerprint": ""}
+    return {**defaults, **changed}
 
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory):
-    """Runs prepare, train, evaluate, compare and export one after the other on 160 tiny texts."""
+    """Runs fingerprint, prepare, train, evaluate, compare and export one after the other on 160 tiny texts."""
     folder = tmp_path_factory.mktemp("chain")
     rows = [
         f"{word} number {index},{label}" for index in range(80) for word, label in (("good", "pos"), ("bad", "neg"))
@@ -148,7 +154,9 @@ def chain(tmp_path_factory):
         outputs[component.name] = out
         return json.loads((out / "executor_output.json").read_text())
 
-    made = run(prepare, data_settings(source))
+    settings = data_settings(source)
+    seen = run(fingerprint, {name: settings[name] for name in ("source", "tfds_data_dir", "pretrained")})
+    made = run(prepare, settings | {"fingerprint": seen["parameterValues"]["Output"]})
     dataset = made["artifacts"]["dataset"]["artifacts"][0]["uri"]
     run(
         train,
@@ -167,6 +175,7 @@ def chain(tmp_path_factory):
 @pytest.mark.slow
 def test_the_components_work_in_a_chain(chain):
     outputs, metrics, verdict = chain
+    assert json.loads((outputs["fingerprint"] / "listing").read_text())["files"] == 1
     assert (outputs["prepare"] / "dataset" / "manifest.json").exists()
     assert (outputs["train"] / "model" / "model.json").exists()
     assert 0 <= metrics["metadata"]["accuracy"] <= 1
@@ -179,6 +188,11 @@ def test_the_components_work_in_a_chain(chain):
 
 
 BROKEN = {
+    "fingerprint": (
+        {"source": "/nowhere/*.csv", "tfds_data_dir": "", "pretrained": ""},
+        {},
+        "No file matches data.source '/nowhere/*.csv'",
+    ),
     "prepare": (data_settings("/nowhere/*.csv"), {}, "/nowhere/*.csv"),
     "train": (TRAIN, {"dataset": ("/nowhere", {})}, "/nowhere has no manifest.json"),
     "evaluate": (
@@ -191,6 +205,11 @@ BROKEN = {
         {"model_name": "x"},
         {"dataset": ("/nowhere", {}), "model": ("/nowhere", {})},
         "/nowhere has no model.json",
+    ),
+    "registration": (
+        {"model_name": "x", "serving_image": "x", "project": "x", "location": "us-central1"},
+        {"exported": ("/nowhere", {}), "evaluated": ("/nowhere", {})},
+        "/nowhere has no metrics of an evaluation",
     ),
 }
 

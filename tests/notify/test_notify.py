@@ -33,6 +33,7 @@ def test_success(tmp_path, record):
             "compare": {"state": "SUCCEEDED", "seconds": 2.5},
         },
         "job": "job-1",
+        "link": "",
     }
 
 

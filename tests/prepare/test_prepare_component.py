@@ -21,7 +21,7 @@ def test_inputs_are_the_settings() -> None:
     names = [field.name for field in fields(PrepareSettings)]
     assert names == [*Data.model_fields, "pretrained"]
     inputs = inspect.signature(component.prepare.python_func).parameters
-    assert list(inputs) == [*names, "dataset"]
+    assert list(inputs) == [*names, "fingerprint", "dataset"]
     assert {name: inputs[name].annotation for name in names} == {f.name: f.type for f in fields(PrepareSettings)}
     assert all(parameter.default is inspect.Parameter.empty for parameter in inputs.values())
 
@@ -38,7 +38,7 @@ def test_it_reports_and_records(settings: Make, tmp_path: Path) -> None:
     asked = settings("sample://mnist", sample_fraction=0.1)
     dataset = dsl.Dataset(name="dataset", uri=str(tmp_path / "task" / "dataset"))
     inputs = {field.name: getattr(asked, field.name) for field in fields(asked)}
-    component.prepare.python_func(**inputs, dataset=dataset)
+    component.prepare.python_func(**inputs, fingerprint="f1", dataset=dataset)
     manifest = json.loads((tmp_path / "task" / "dataset" / "manifest.json").read_text())
     record = json.loads((tmp_path / "task" / "step.json").read_text())
     assert record["state"] == "SUCCEEDED"
@@ -46,6 +46,7 @@ def test_it_reports_and_records(settings: Make, tmp_path: Path) -> None:
     assert set(record["examples"]) == {"train", "validation", "test"}
     assert dataset.metadata["class_names"] == list("0123456789")
     assert dataset.metadata["fingerprint"] == manifest["fingerprint"]
+    assert dataset.metadata["source_fingerprint"] == "f1"
     json.dumps(dataset.metadata)
 
 
@@ -56,7 +57,7 @@ def test_a_fault_of_the_user_is_one_sentence(
     dataset = dsl.Dataset(name="dataset", uri=str(tmp_path / "task" / "dataset"))
     inputs = {field.name: getattr(asked, field.name) for field in fields(asked)}
     with pytest.raises(SystemExit):
-        component.prepare.python_func(**inputs, dataset=dataset)
+        component.prepare.python_func(**inputs, fingerprint="f1", dataset=dataset)
     record = json.loads((tmp_path / "task" / "step.json").read_text())
     assert (record["state"], record["fault"]) == ("FAILED", "user")
     assert "Did you mean 'sample://mnist'?" in record["error"]

@@ -1,0 +1,1 @@
+"""Fingerprints what prepare will read, so that its cached result is of these very files."""
