@@ -7,10 +7,10 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 UV := $(VENV)/bin/uv
 
-.PHONY: help setup run test check format clean
+.PHONY: help setup run test check format golden verify-golden clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## make .venv with the locked packages
 
@@ -39,6 +39,12 @@ check: $(READY)  ## lint, types and the quick tests, in under two minutes
 format: $(READY)  ## format the code and mend what the linter can
 	@$(VENV)/bin/ruff format .
 	@$(VENV)/bin/ruff check --fix .
+
+golden: $(READY)  ## write the golden pipelines anew: review their diff
+	@$(VENV)/bin/python tests/golden/golden.py
+
+verify-golden: $(READY)  ## check that the pipelines compile to the golden bytes
+	@$(VENV)/bin/python tests/golden/golden.py --verify
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,9 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pipelines.vertex.submission import Submission
 
 app = typer.Typer(
     help="Train TensorFlow classifiers on Cloud TPUs; rehearse the whole pipeline on this machine first.",
@@ -69,8 +74,7 @@ def run(
     console.print(f"[bold]{settings.name}[/] on {settings.machine.name}, in {escape(str(folder.path))}")
     summary = local.run(folder, console)
     show_run(summary, folder, console)
-    codes = {"SUCCEEDED": 0, "REJECTED": REJECTED, "INTERRUPTED": INTERRUPTED}
-    raise typer.Exit(codes.get(summary.state, USERS_FAULT if summary.fault == "user" else OURS))
+    raise typer.Exit(_exit_status(summary.state, summary.fault))
 
 
 @app.command()
@@ -82,6 +86,184 @@ def check(config: ConfigFile, overrides: Overrides = None) -> None:
     from pipelines.show import show_plan
 
     show_plan(load(config, overrides or ()), Console(highlight=False))
+
+
+ImagesFile = Annotated[Path, typer.Option("--images", help="JSON with the digests of the images, from the build.")]
+AllowTags = Annotated[bool, typer.Option("--allow-tags", help="Take images that are named by tag, or by no file.")]
+RunName = Annotated[
+    str, typer.Argument(help="A run's resource name or link, as submit printed it.", show_default=False)
+]
+DisplayName = Annotated[str, typer.Option(help="The name that the console shows; empty: the run's.")]
+
+
+@app.command()
+def compile(
+    config: ConfigFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The YAML to write.")] = Path("pipeline.yaml"),
+    overrides: Overrides = None,
+    images: ImagesFile = Path("images.json"),
+    allow_tags: AllowTags = False,
+    components: Annotated[
+        Path | None, typer.Option(help="Folder for each component's own YAML too.", show_default=False)
+    ] = None,
+) -> None:
+    """Compile a run's pipeline for Vertex AI: the same bytes for the same run and images."""
+    from pipelines import images as image_files
+    from pipelines.compile import compile_components, compile_pipeline, write_text
+    from pipelines.config import load
+
+    settings = load(config, overrides or ())
+    chosen = image_files.load(images, allow_tags=allow_tags)
+    written = {output: compile_pipeline(settings, chosen)}
+    if components:
+        written |= {components / name / "component.yaml": text for name, text in compile_components(chosen)}
+    for path, text in written.items():
+        write_text(path, text)
+        print(path)
+
+
+@app.command()
+def submit(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    images: ImagesFile = Path("images.json"),
+    allow_tags: AllowTags = False,
+    pipeline: Annotated[
+        Path | None, typer.Option(help="A pipeline compiled before, instead of compiling.", show_default=False)
+    ] = None,
+    display_name: DisplayName = "",
+    job_id: Annotated[str, typer.Option(help="The run's id; one that exists is an error. Empty: a new one.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the plan; send nothing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end, through its regions.")] = False,
+    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between looks at the run.")] = 10.0,
+) -> None:
+    """Send a run to Vertex AI, after checking all that can be checked before.
+
+    Exit status: 0 sent (with --wait: exported), 3 the model is below evaluation.min_accuracy, 2 a setting, the data or
+    the machine is to blame, 1 a fault of ours or of the service, 130 interrupted: the run itself goes on.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    run = _submission(config, overrides, images, allow_tags, pipeline, display_name, job_id, console)
+    if dry_run:
+        console.print("Nothing was sent: --dry-run.")
+        return
+    from pipelines.vertex import sending
+    from pipelines.vertex.show import show_end, show_how_to_follow
+
+    sending.look_around(run, console)
+    if not wait:
+        show_how_to_follow(sending.send(run, console), console)
+        return
+    try:
+        outcome = sending.send_and_wait(run, console, poll)
+    except KeyboardInterrupt:
+        console.print("No longer watched. The run goes on, and so does its cost.")
+        raise typer.Exit(INTERRUPTED) from None
+    show_end(outcome, console)
+    raise typer.Exit(_exit_status(outcome.state, outcome.fault))
+
+
+@app.command()
+def schedule(
+    config: ConfigFile,
+    cron: Annotated[str, typer.Option(help="When: '0 3 * * 1', with 'TZ=Europe/Berlin ' in front for local time.")],
+    overrides: Overrides = None,
+    images: ImagesFile = Path("images.json"),
+    allow_tags: AllowTags = False,
+    pipeline: Annotated[
+        Path | None, typer.Option(help="A pipeline compiled before, instead of compiling.", show_default=False)
+    ] = None,
+    display_name: DisplayName = "",
+    max_runs: Annotated[int | None, typer.Option(min=1, help="Runs after which it ends.", show_default=False)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the plan; send nothing.")] = False,
+) -> None:
+    """Let Vertex AI start a run again and again, one at a time."""
+    from rich.console import Console
+
+    from components.errors import ConfigError
+    from pipelines.vertex import rules
+
+    rules.check_cron(cron)
+    console = Console(highlight=False)
+    run = _submission(config, overrides, images, allow_tags, pipeline, display_name, "", console)
+    if run.config.vertex.experiment:
+        raise ConfigError("vertex.experiment can't go with a schedule; leave it out: --set vertex.experiment=")
+    if dry_run:
+        console.print("Nothing was sent: --dry-run.")
+        return
+    from pipelines.vertex import client, sending
+
+    sending.look_around(run, console)
+    made = client.schedule(run, cron=cron, max_runs=max_runs)
+    console.print(
+        f"Scheduled: {made.resource_name}\nTo end it: tpu-pipelines cancel {made.resource_name}", soft_wrap=True
+    )
+
+
+@app.command()
+def status(run: RunName) -> None:
+    """Show how a run on Vertex AI stands or ended: steps, and of a failure the error and the last log lines.
+
+    Exit status: 0 running or exported, 3 rejected, 2 or 1 failed as in submit.
+    """
+    from rich.console import Console
+
+    from pipelines.vertex import client, follow
+    from pipelines.vertex.show import show_end, show_schedule
+
+    console = Console(highlight=False)
+    if found := client.find_schedule(run):
+        show_schedule(found, console)
+        return
+    outcome = follow.examine(client.find(run))
+    show_end(outcome, console)
+    raise typer.Exit(_exit_status(outcome.state, outcome.fault))
+
+
+@app.command()
+def cancel(run: RunName) -> None:
+    """End a run on Vertex AI, or a schedule (its runs go on)."""
+    from pipelines.vertex import client
+
+    if found := client.find_schedule(run):
+        with client.explained(f"Schedule {found.name}"):
+            found.delete()
+        print(f"Ended: {found.resource_name}")
+        return
+    job = client.find(run)
+    with client.explained(f"Run {job.name}"):
+        job.cancel()
+    print(f"Cancelled: {job.resource_name}. Its TPU is given back in some minutes; tpu-pipelines status shows when.")
+
+
+def _submission(
+    config: Path,
+    overrides: list[str] | None,
+    images: Path,
+    allow_tags: bool,
+    pipeline: Path | None,
+    display_name: str,
+    job_id: str,
+    console: "Console",
+) -> "Submission":
+    """Returns what a submission or a schedule sends, after printing it."""
+    from pipelines import images as image_files
+    from pipelines.config import load
+    from pipelines.vertex import submission
+    from pipelines.vertex.plan import show_submission
+
+    settings = load(config, overrides or ())
+    chosen = image_files.load(images, allow_tags=allow_tags)
+    run = submission.make(settings, chosen, display_name=display_name, job_id=job_id, pipeline=pipeline)
+    show_submission(run, chosen, console)
+    return run
+
+
+def _exit_status(state: str, fault: str | None) -> int:
+    codes = {"SUCCEEDED": 0, "RUNNING": 0, "REJECTED": REJECTED, "INTERRUPTED": INTERRUPTED, "CANCELLED": INTERRUPTED}
+    return codes.get(state, USERS_FAULT if fault == "user" else OURS)
 
 
 @app.command()

@@ -6,12 +6,12 @@ a run can be cloned with other values; the rest (the machine, the project) is fi
 
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeGuard
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -30,11 +30,37 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
+def _check_labels(labels: dict[str, str]) -> dict[str, str]:
+    """Refuses labels that Google Cloud refuses, naming one that it would take.
+
+    The rules are those of "Creating and managing labels": 64 labels, a key starts with a letter, keys and values have
+    63 characters at most of lower-case letters, digits, underscores and dashes. GCPC adds one label of its own.
+    """
+    if len(labels) > MAX_LABELS:
+        raise ConfigError(f"vertex.labels has {len(labels)} labels, expected at most {MAX_LABELS}.")
+    for key, value in labels.items():
+        for what, text, pattern in (("key", key, _LABEL_KEY), ("value", value, _LABEL_VALUE)):
+            if not pattern.fullmatch(text):
+                near = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:63]
+                raise ConfigError(
+                    f"vertex.labels has the {what} {text!r}, expected at most 63 lower-case letters, digits, '_' and "
+                    f"'-'{', a letter first' if what == 'key' else ''}, such as {near or 'team'!r}."
+                )
+    return labels
+
+
+MAX_LABELS = 63
+_LABEL_KEY, _LABEL_VALUE = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_-]{0,63}")
+# A number is as good a label as its digits.
+Label = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+
+
 class Data(Section):
     """Where the examples come from, and how they are prepared."""
 
     source: str = Field(
-        description="sample://NAME, tfds://NAME, or a path or gs:// URI (globs too) of .csv, .tsv or .jsonl files."
+        min_length=1,
+        description="sample://NAME, tfds://NAME, or a path or gs:// URI (globs too) of .csv, .tsv or .jsonl files.",
     )
     text_column: str = Field("text", description="Column or key of the text, in a CSV or JSONL source.", min_length=1)
     label_column: str = Field(
@@ -130,34 +156,131 @@ class MachineChoice(Section):
         min_length=1,
         description="How to reach a TPU: local (attached, as on Vertex AI), its name, or grpc://...",
     )
+    allow_unverified: bool = Field(
+        False,
+        description="Let a single-host v6e slice through, of which Vertex AI's pages say that TensorFlow has none.",
+    )
 
-    @field_validator("name")
-    @classmethod
-    def _is_known(cls, name: str) -> str:
-        return machines.find(name).name
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        assert self.row
+        return self
+
+    @property
+    def row(self) -> machines.Machine:
+        """The machine's row in the table."""
+        return machines.find(self.name, allow_unverified=self.allow_unverified)
 
 
 class Release(Section):
     """What becomes of an accepted model."""
 
-    model_name: str = Field("", description="Name of the exported model; empty for the run's name.", max_length=128)
+    model_name: str = Field(
+        "",
+        description="Name of the exported model, and in the registry; empty for the run's name.",
+        max_length=128,
+        pattern=r'^[^"\\\x00-\x1f\x7f]*$',  # Google's upload operator puts it into JSON as it is
+    )
 
 
 class Vertex(Section):
-    """Where Vertex AI runs the pipeline. Runs on this machine take no notice of it."""
+    """Where and how Vertex AI runs the pipeline. Fixed when it is compiled; runs on this machine take no notice."""
 
     project: str = Field("", description="Google Cloud project id.", pattern=r"^([a-z][-a-z0-9:.]{4,61}[a-z0-9])?$")
-    region: str = Field("us-central1", description="Region of the pipeline and its jobs.")
-    pipeline_root: str = Field("", description="gs:// folder of the run's artifacts.", pattern=r"^(gs://[^/]+.*)?$")
-    service_account: str = Field("", description="E-mail address of the account that the steps run as.")
+    regions: list[str] = Field(
+        default_factory=lambda: ["us-central1"],
+        description="Regions in order of preference: with --wait, the next is tried when the slice is out of stock.",
+        min_length=1,
+    )
+    pipeline_root: str = Field(
+        "",
+        description="gs:// folder of the runs' artifacts.",
+        pattern=r"^(gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](/.*)?)?$",
+    )
+    service_account: str = Field(
+        "",
+        description="E-mail address of the account that the steps and the training job run as.",
+        pattern=r"^([^@\s]+@[^@\s]+\.gserviceaccount\.com)?$",
+    )
+    network: str = Field(
+        "",
+        description="VPC network that the jobs are peered with: projects/NUMBER/global/networks/NAME.",
+        pattern=r"^(projects/[0-9]+/global/networks/[a-z]([-a-z0-9]*[a-z0-9])?)?$",
+    )
+    tensorboard: str = Field(
+        "",
+        description="TensorBoard that shows training live: projects/P/locations/REGION/tensorboards/ID.",
+        pattern=r"^(projects/[^/]+/locations/[^/]+/tensorboards/[0-9]+)?$",
+    )
+    experiment: str = Field(
+        "",
+        description="Experiment that collects the runs' parameters and metrics.",
+        pattern=r"^([a-z0-9][a-z0-9-]{0,127})?$",
+    )
+    labels: Annotated[dict[str, Label], AfterValidator(_check_labels)] = Field(
+        default_factory=dict, description="Labels of the pipeline, the training job and the registered model."
+    )
+    capacity: machines.Capacity = Field(
+        "on-demand", description="How the TPU is had; spot is cheaper, and may be taken away and restarted."
+    )
+    reservation: str = Field(
+        "",
+        description="Reservation to take it from: projects/P/zones/ZONE/reservations/NAME.",
+        pattern=r"^(projects/[^/]+/zones/[^/]+/reservations/[^/]+)?$",
+    )
+    train_timeout_hours: float = Field(24.0, gt=0, le=168, description="Longest time that the training job may take.")
+    boot_disk_gb: int = Field(100, ge=100, le=64000, description="Disk of the training job's machine.")
+    disable_retries: bool = Field(
+        False, description="Never restart the training job where it fails, not even when the machine is taken away."
+    )
+    retries: int = Field(
+        2, ge=0, le=10, description="Tries again of a failed step, training's once at most, the first after a minute."
+    )
+    caching: bool = Field(True, description="Reuse the outputs of steps whose inputs and image are the same.")
+    step_cpus: int = Field(8, ge=1, le=96, description="CPUs of prepare, evaluate and export.")
+    step_memory_gb: int = Field(32, ge=1, le=624, description="Memory of prepare, evaluate and export, in 10^9 bytes.")
+    register_model: bool = Field(True, description="Register an accepted model in the Vertex AI Model Registry.")
+    model_aliases: list[Annotated[str, Field(pattern=r"^[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]$")]] = Field(
+        default_factory=list, description="Aliases that the registered version takes over, such as champion."
+    )
+    deploy: bool = Field(
+        False, description="Deploy the registered version to an endpoint of its own; it costs until undeployed."
+    )
+    endpoint: str = Field(
+        "",
+        description="Endpoint to deploy to: projects/P/locations/REGION/endpoints/ID; empty: a new one each run.",
+        pattern=r"^(projects/[^/]+/locations/[^/]+/endpoints/[0-9]+)?$",
+    )
+    serving_machine: str = Field(
+        "n1-standard-4", description="Machine of a deployed model.", pattern=r"^[a-z][a-z0-9]*-[a-z0-9-]+$"
+    )
+    notify_webhook: str = Field(
+        "", description="Address that a run's notice is posted to as JSON.", pattern=r"^(https://[^\s/]+(/\S*)?)?$"
+    )
+    notify_emails: list[Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]] = Field(
+        default_factory=list,
+        description="Addresses that Vertex AI mails the run's end to, three at most.",
+        max_length=3,
+    )
+
+
+def _slug(name: Any) -> Any:
+    """Returns a name as pipelines and jobs take it: `MNIST TPU!` is mnist-tpu. What else than text stays as it is."""
+    if not isinstance(name, str):
+        return name
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,62}", slug):
+        raise ConfigError(
+            f"name is {name!r}, expected 1 to 63 lower-case letters, digits and dashes, a letter first, such as mnist."
+        )
+    return slug
 
 
 class RunConfig(Section):
     """A run, whole: what `tpu-pipelines run` executes and `submit` sends."""
 
-    name: str = Field(
-        description="Name of the run and its pipeline: lower-case letters, digits and dashes, a letter first.",
-        pattern=r"^[a-z][a-z0-9-]{0,62}$",
+    name: Annotated[str, BeforeValidator(_slug)] = Field(
+        description="Name of the run and its pipeline: at most 63 lower-case letters, digits and dashes.",
     )
     data: Data
     model: Model
@@ -170,7 +293,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _settings_go_together(self) -> Self:
         """Refuses settings that are possible alone and impossible together."""
-        machine, training, model = machines.find(self.machine.name), self.training, self.model
+        machine, training, model = self.machine.row, self.training, self.model
         if training.global_batch_size % machine.replicas:
             near = max(1, round(training.global_batch_size / machine.replicas)) * machine.replicas
             raise ConfigError(
@@ -196,6 +319,19 @@ class RunConfig(Section):
             raise ConfigError(
                 f"machine.tpu is {self.machine.tpu!r}, but machine.name {machine.name} has no TPU; leave it out."
             )
+        vertex = self.vertex
+        machines.check_order(machine, tuple(vertex.regions), vertex.capacity, vertex.reservation)
+        if vertex.tensorboard and not vertex.service_account:
+            raise ConfigError("vertex.tensorboard needs vertex.service_account: the job writes to it as that account.")
+        if vertex.tensorboard and vertex.regions != [home := vertex.tensorboard.split("/")[3]]:
+            raise ConfigError(
+                f"vertex.tensorboard is in {home}, vertex.regions has {', '.join(vertex.regions)}; a job writes to a "
+                "TensorBoard of its own region only."
+            )
+        if vertex.deploy and not vertex.register_model:
+            raise ConfigError("vertex.deploy needs vertex.register_model: what is deployed is a registered version.")
+        if vertex.endpoint and not vertex.deploy:
+            raise ConfigError("vertex.endpoint is set, but vertex.deploy is false; set it, or leave the endpoint out.")
         return self
 
 
@@ -242,9 +378,19 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
             f"{path} holds no sections (its value is a {type(values).__name__}); a run has "
             f"{', '.join(RunConfig.model_fields)}."
         )
+    faults = []
     for override in overrides:
-        _override(values, override)
-    return parse(values, str(path))
+        try:
+            _override(values, override)
+        except ConfigError as error:
+            faults.append(str(error))
+    try:
+        config = parse(values, str(path))
+    except ConfigError as error:
+        faults.append(str(error))
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return config
 
 
 def parse(values: dict[str, Any], where: str) -> RunConfig:
@@ -322,12 +468,24 @@ def _setting(override: str, keys: Sequence[str]) -> FieldInfo:
     for key in keys:
         if key not in fields:
             what = "section or setting" if where == "a run" else "setting"
-            raise ConfigError(f"--set {override}: {where} has no {what} {key!r}.{did_you_mean(key, fields)}")
+            raise ConfigError(f"--set {override}: {where} has no {what} {key!r}.{_advice(where, key, fields)}")
         field = fields[key]
         if not _is_section(field.annotation):
             return field
         fields, where = field.annotation.model_fields, key
     raise ConfigError(f"--set {override}: {where} is a section; name one of its settings: {', '.join(fields)}.")
+
+
+# What other tools ask for one by one, and a machine's name implies.
+_OF_MACHINE = ("machine_type", "accelerator_type", "accelerator_count", "tpu_topology", "topology", "replica_count")
+
+
+def _advice(section: str, name: str, fields: Iterable[str]) -> str:
+    """Returns what to write instead of a setting that there isn't."""
+    if section in ("machine", "vertex") and name in _OF_MACHINE:
+        decided = ", ".join(_OF_MACHINE)
+        return f" machine.name alone decides {decided}, so that they go together: see `tpu-pipelines machines`."
+    return did_you_mean(name, fields)
 
 
 def _yaml_value(override: str, text: str) -> Any:
@@ -349,7 +507,7 @@ def _sentence(detail: ErrorDetails) -> str:
             return str(detail["ctx"]["error"])
         case "extra_forbidden":
             known = ", ".join(fields)
-            return f"{path} is not a setting.{did_you_mean(name, fields) or f' Known here: {known}.'}"
+            return f"{path} is not a setting.{_advice('.'.join(parents), name, fields) or f' Known here: {known}.'}"
         case "missing":
             return f"{path} is missing: {fields[name].description or 'it is a section of its own.'}"
         case "literal_error":

@@ -60,6 +60,7 @@ STYLES = {
     "FAILED": ("✘", "red"),
     "REJECTED": ("✘", "yellow"),
     "INTERRUPTED": ("■", "yellow"),
+    "CANCELLED": ("■", "yellow"),
 }
 
 

@@ -16,13 +16,12 @@ from rich.console import Console
 
 from components.errors import ConfigError, DeviceError
 from components.step import LOG_FORMAT_VARIABLE
-from pipelines import machines
 from pipelines.config import RunConfig
 from pipelines.live import StepView, display
 from pipelines.runs import RunFolder, State, StepSummary, Summary
 
 # The tasks of `pipelines.training`, which is not imported here because it imports kfp.
-STEPS = ("prepare", "train", "evaluate", "compare", "export", "notify")
+STEPS = ("fingerprint", "prepare", "train", "evaluate", "compare", "export", "notify")
 # How long the steps have to end after Ctrl-C before they are killed.
 GRACE_SECONDS = 10.0
 
@@ -113,7 +112,7 @@ def check(config: RunConfig) -> None:
             f"machine.tpu is {config.machine.tpu!r}, a TPU on another host, which can't read the runs folder here; "
             "run on the TPU's own host with machine.tpu local."
         )
-    machine = machines.find(config.machine.name)
+    machine = config.machine.row
     if machine.device != "cpu":
         result = device_check(machine.device, machine.replicas)
         if result.returncode:

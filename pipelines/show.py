@@ -78,41 +78,53 @@ def show_plan(config: RunConfig, console: Console) -> None:
             table.add_row(f"{section_name}.{name}", escape(_text(value)), style=style)
         table.add_section()
     console.print(table)
-    machine = machines.find(config.machine.name)
-    price = machine.usd_per_hour
-    cost = "" if machine.family is None else f", at least {price:.2f} USD an hour (list price {machines.PRICES_AS_OF})"
+    machine = config.machine.row
+    price = machine.usd_per_hour()
+    cost = f", at least {price:.2f} USD an hour (list price {machines.PRICES_AS_OF})" if price else ""
     batch = config.training.global_batch_size // machine.replicas
     console.print(f"{machine.name}: {machine.replicas} replicas of {batch} examples a step{cost}")
 
 
 def _text(value: Any) -> str:
-    return "(empty)" if value in ("", {}) else str(value)
+    return "(empty)" if value in ("", {}, []) else str(value)
 
 
 def show_machines(console: Console) -> None:
-    """Prints the machines; those that TensorFlow can't use with the reason."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("machine")
-    for title in ("replicas", "chips", "HBM\nGiB", "bf16\nTFLOP/s", "USD/h"):
-        table.add_column(title, justify="right")
-    table.add_column("regions for training")
-    for machine in machines.TPU_MACHINES.values():
+    """Prints the machines, and for each generation where and how it is had, or why TensorFlow can't use it."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("machine", no_wrap=True)
+    table.add_column("Vertex AI's words", no_wrap=True)
+    for title in ("replicas", "chips", "HBM\nGiB", "bf16\nTFLOP/s", "USD/h", "spot"):
+        table.add_column(title, justify="right", no_wrap=True)
+    single = [machine for machine in machines.TPU_MACHINES.values() if machine.hosts == 1]
+    for machine in single:
         family = machines.GENERATIONS[machine.generation]
-        chips, memory, rate = machine.chips, family.hbm_gib_per_chip, family.bf16_tflops_per_chip
+        memory, rate = family.hbm_gib_per_chip, family.bf16_tflops_per_chip
         table.add_row(
             machine.name,
+            f"{machine.machine_type} {machine.topology or machine.accelerator}",
             str(machine.replicas),
-            str(chips),
-            "?" if memory is None else f"{chips * memory:,}",
-            "?" if rate is None else f"{chips * rate:,.0f}",
-            "?" if machine.usd_per_hour is None else f"{machine.usd_per_hour:.2f}",
-            f"refused: {family.refusal}" if family.refusal else ", ".join(family.regions),
-            style="dim" if family.refusal else "",
+            str(machine.chips),
+            _figure(memory and machine.chips * memory, ",.0f"),
+            _figure(rate and machine.chips * rate, ",.0f"),
+            _figure(machine.usd_per_hour(), ".2f"),
+            _figure(machine.usd_per_hour(capacity="spot"), ".2f"),
+            style="dim" if machine.refusal else "",
         )
     console.print(table)
+    for name, family in machines.GENERATIONS.items():
+        one = next(machine for machine in single if machine.generation == name)
+        where = f"{', '.join(one.capacities())} in {', '.join(family.regions)}."
+        several = ", ".join(m.name for m in machines.TPU_MACHINES.values() if m.generation == name and m.hosts > 1)
+        console.print(f"[bold]{name}[/]: {f'refused: {family.refusal}.' if family.refusal else where}")
+        console.print(f"  Refused, as each has several hosts: {several}.", style="dim")
     local = [name for name in machines.MACHINES if name not in machines.TPU_MACHINES]
     console.print(f"Of this machine, where it has them: {', '.join(local)}.")
     console.print(
-        f"USD/h: Cloud TPU's list price on demand in the cheapest region, {machines.PRICES_AS_OF}, without Vertex AI's "
-        "own fee; ? is unknown."
+        f"USD/h: Cloud TPU's list price on demand, and spot, in the cheapest region, {machines.PRICES_AS_OF}, without "
+        "Vertex AI's own fee; ? is unknown."
     )
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "?" if value is None else format(value, form)

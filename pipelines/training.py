@@ -1,4 +1,8 @@
-"""The graph of a run: prepare, train, evaluate, compare, and export if the model is good enough; notify always."""
+"""The graph of a run: prepare, train, evaluate, compare, and export if the model is good enough; notify always.
+
+One graph for this machine and for Vertex AI. On Vertex AI the steps run in images, training is a CustomJob on the TPU,
+and an accepted model is registered.
+"""
 
 import inspect
 import typing
@@ -10,47 +14,52 @@ from kfp.dsl.base_component import BaseComponent
 from components.compare.component import compare
 from components.evaluate.component import evaluate
 from components.export.component import export
+from components.fingerprint.component import fingerprint
 from components.notify.component import notify
 from components.prepare.component import prepare
 from components.train.component import train
-from pipelines import machines
 from pipelines.config import RunConfig, parameter_fields, parameters
+from pipelines.images import Images
+from pipelines.platforms import Platform, ThisMachine, VertexAI
 
 
-def training_pipeline(config: RunConfig) -> BaseComponent:
+def training_pipeline(config: RunConfig, images: Images | None = None) -> BaseComponent:
     """Returns the pipeline of a run, its parameters' defaults being the run's settings.
 
     Args:
         config: The run. Its machine is fixed in the graph; the settings that are parameters can be changed when the
             pipeline is called or cloned.
+        images: The images that Vertex AI runs the steps in; None for a run on this machine.
     """
-    machine = machines.find(config.machine.name)
     defaults = parameters(config)
+    platform: Platform = VertexAI(config, images) if images else ThisMachine()
 
     def graph(*values: Any) -> None:
         settings = dict(zip(defaults, values, strict=True))
 
-        def of(component: BaseComponent) -> dict[str, Any]:
-            """Returns the settings that a component takes, by their name in both."""
-            return {name: settings[name] for name in component.component_spec.inputs or {} if name in settings}
+        def task(component: BaseComponent, **inputs: Any) -> dsl.PipelineTask:
+            """Makes a task of a component: its settings come from the parameters of the same name."""
+            names = component.component_spec.inputs or {}
+            return platform.task(component, {name: settings[name] for name in names if name in settings} | inputs)
 
-        finished = notify(pipeline_root=dsl.PIPELINE_ROOT_PLACEHOLDER, job=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        finished.set_caching_options(False)  # it tells of this run, not of another
+        finished = task(
+            notify,
+            pipeline_root=dsl.PIPELINE_ROOT_PLACEHOLDER,
+            job=dsl.PIPELINE_JOB_NAME_PLACEHOLDER,
+            webhook=config.vertex.notify_webhook if images else "",
+        )
         with dsl.ExitHandler(finished):
-            dataset = prepare(**of(prepare)).outputs["dataset"]
-            model = train(
-                dataset=dataset,
-                device=machine.device,
-                replicas=machine.replicas,
-                tpu=config.machine.tpu,
-                **of(train),
+            seen = task(fingerprint)
+            dataset = task(prepare, fingerprint=seen.outputs["Output"]).outputs["dataset"]
+            machine = config.machine.row
+            model = task(
+                train, dataset=dataset, device=machine.device, replicas=machine.replicas, tpu=config.machine.tpu
             ).outputs["model"]
-            metrics = evaluate(dataset=dataset, model=model, **of(evaluate)).outputs["metrics"]
-            # Cheap, and their records are how the run ended: never from a cache.
-            compared = compare(metrics=metrics, **of(compare)).set_caching_options(False)
-            verdict = compared.outputs["Output"]
+            metrics = task(evaluate, dataset=dataset, model=model).outputs["metrics"]
+            verdict = task(compare, metrics=metrics).outputs["Output"]
             with dsl.If(verdict == "PASSED"):
-                export(dataset=dataset, model=model, **of(export))
+                exported = task(export, dataset=dataset, model=model).outputs["exported"]
+                platform.release(task, exported=exported, metrics=metrics, model_name=settings["model_name"])
 
     # KFP reads a pipeline's parameters from its signature, and their descriptions from its docstring. Both come from
     # RunConfig here, so that no list of parameters is kept in step by hand.

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-STEPS = ("prepare", "train", "evaluate", "compare", "export", "notify")
+STEPS = ("fingerprint", "prepare", "train", "evaluate", "compare", "export", "registration", "notify")
+# Types of the artifacts that Google's operators take, which stand in an interface's signature.
+GOOGLES_TYPES = "google_cloud_pipeline_components.types"
 
 
 def imports_of(path):
@@ -48,7 +50,13 @@ def test_a_component_imports_only_its_own_floor_and_those_below(path):
 
 @pytest.mark.parametrize("path", modules("pipelines"), ids=lambda path: path.name)
 def test_pipelines_see_components_by_their_interface_alone(path):
-    allowed = {"components.errors", "components.step", "pipelines", *(f"components.{step}.component" for step in STEPS)}
+    allowed = {
+        "components.errors",
+        "components.images",
+        "components.step",
+        "pipelines",
+        *(f"components.{step}.component" for step in STEPS),
+    }
     for name in ours(path):
         assert is_below(name, allowed), f"{path.name} imports {name}"
 
@@ -57,7 +65,7 @@ def test_pipelines_see_components_by_their_interface_alone(path):
 def test_an_interface_imports_kfp_alone_at_its_top(step):
     tree = ast.parse((ROOT / "components" / step / "component.py").read_text(encoding="utf-8"))
     names = {getattr(node, "module", None) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)}
-    assert names == {"kfp", "components.images"}
+    assert names - {GOOGLES_TYPES} == {"kfp", "components.images"}
 
 
 def imported_by(code):
@@ -78,5 +86,6 @@ def test_checking_a_config_needs_neither_tensorflow_nor_kfp():
 
 
 def test_light_steps_stay_light():
-    code = "import components.compare.compare, components.notify.notify, components.step, components.files"
+    steps = ("compare.compare", "fingerprint.fingerprint", "notify.notify", "registration.registration")
+    code = f"import {', '.join(f'components.{step}' for step in steps)}"
     assert imported_by(code) == set()

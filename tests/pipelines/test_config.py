@@ -78,14 +78,40 @@ def test_overrides_are_read_by_the_settings_type():
         ("training.global_batch_size=[1", "the value is not YAML"),
         ("machine.name=v5e-5", "Did you mean 'v5e-8'?|Did you mean 'v5e-4'?|Did you mean 'v5e-1'?"),
         ("machine.name=v6e-4", "TensorFlow is not supported from v6e on"),
-        ("machine.name=v5e-16", "multi-host slices are not supported"),
+        ("machine.name=v5e-16", "its 4 hosts would each need a TensorFlow worker"),
+        ("machine.accelerator_type=TPU_V3", "machine.name alone decides machine_type, accelerator_type"),
+        ("machine.accelerator_count=8", "machine.name alone decides"),
+        ("machine.machine_type=e2-standard-8", "machine.name alone decides"),
+        ("vertex.tpu_topology=2x2", "machine.name alone decides"),
+        ("vertex.region=us-east1", "Did you mean 'regions'?"),
+        ("vertex.regions=[]", "vertex.regions is []"),
+        ("vertex.service_account=someone@example.com", "vertex.service_account is"),
+        ("vertex.network=default", "vertex.network is 'default'"),
+        ("vertex.experiment=My Experiment", "vertex.experiment is 'My Experiment'"),
+        ("vertex.tensorboard=projects/p/locations/us-central1/tensorboards/1", "needs vertex.service_account"),
+        ("vertex.deploy=true", None),
+        ("vertex.endpoint=projects/p/locations/r/endpoints/1", "but vertex.deploy is false"),
+        ("vertex.model_aliases=[1st]", "vertex.model_aliases.0 is '1st'"),
+        ("vertex.notify_webhook=http://example.com/x", "vertex.notify_webhook is"),
+        ("vertex.notify_emails=[a@b]", "vertex.notify_emails.0 is 'a@b'"),
+        ("vertex.notify_emails=[a@b.c, a@b.c, a@b.c, a@b.c]", "at most 3 items"),
+        ("vertex.labels={Team: ml}", "the key 'Team', expected at most 63 lower-case letters"),
+        ("vertex.labels={team: ML Ops}", "the value 'ML Ops', such as 'ml-ops'"),
+        ("vertex.labels={version: '1.0'}", "such as '1-0'"),
+        ("vertex.labels={user: ann@example.com}", "such as 'ann-example-com'"),
+        ("vertex.labels={long: " + "x" * 70 + "}", "expected at most 63"),
+        ("vertex.labels={1st: a}", "a letter first"),
+        ("vertex.labels={empty: '', n: 1}", None),
+        ("vertex.labels={a: true}", "vertex.labels.a is True"),
+        ('release.model_name=a "quoted" name', "release.model_name is"),
         ("machine.name=cpu-4", None),
         ("machine.tpu=grpc://10.0.0.2:8470", "machine.name cpu-1 has no TPU"),
         ("training.optimizer=adam", "adam has none; use adamw"),
         ("training.checkpoint_every_steps=7", "expected a multiple of training.steps_per_execution (10)"),
         ("model.pretrained=sample://minilm", "image_classifier starts from scratch"),
         ("model.builder=text_classifier", "model.pretrained is empty"),
-        ("name=My Run", "name is 'My Run'"),
+        ("name=サンプル", "name is 'サンプル', expected 1 to 63 lower-case letters, digits and dashes"),
+        ("name=" + "a" * 200, "expected 1 to 63"),
         ("vertex.pipeline_root=/home/me", "vertex.pipeline_root is '/home/me'"),
     ],
 )  # fmt: skip
@@ -147,6 +173,25 @@ def test_a_broken_file_is_one_clear_sentence(content, sentence, tmp_path):
     with pytest.raises(ConfigError) as raised:
         load(path)
     assert sentence in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"), [("MNIST TPU!", "mnist-tpu"), ("my_pipeline", "my-pipeline"), ("My Run", "my-run"), ("x", "x")]
+)
+def test_a_name_is_made_to_fit_a_pipeline(name, slug):
+    assert load(MNIST, [f"name={name}"]).name == slug
+
+
+def test_wrong_overrides_are_listed_with_what_else_is_wrong():
+    with pytest.raises(ConfigError) as raised:
+        load(MNIST, ["training.epoch=3", "data.source:gs://x", "vertex.labels={A: 1}", "training.decay=cosin"])
+    assert len(str(raised.value).splitlines()) == 4
+
+
+def test_labels_are_counted():
+    labels = ", ".join(f"l{index}: a" for index in range(64))
+    with pytest.raises(ConfigError, match=r"has 64 labels, expected at most 63"):
+        load(MNIST, [f"vertex.labels={{{labels}}}"])
 
 
 def test_a_missing_file_is_one_clear_sentence(tmp_path):

@@ -34,6 +34,7 @@ def test_states_messages_and_logs_follow_kfps_output(tmp_path):
     assert changed == ["prepare", "prepare", "evaluate", "notify", "notify"]
     states = {name: step.state for name, step in view.steps.items()}
     assert states == {
+        "fingerprint": "WAITING",
         "prepare": "FAILED",
         "train": "WAITING",
         "evaluate": "CACHED",
