@@ -26,6 +26,7 @@ COUPLED = (
     "tensorflow-text",
     "transformers",
     "kfp",
+    "google-cloud-pipeline-components",
     "protobuf",
     "numpy",
 )
@@ -87,13 +88,17 @@ TRAPS = (
         _at_least("tensorflow-tpu", "2.20"),
         "tensorflow-tpu 2.20.0 crashes as it starts a TPU, with every libtpu tried; install 2.19.1.",
     ),
+    Trap(
+        _at_least("google-cloud-aiplatform", "2"),
+        "google-cloud-pipeline-components needs google-cloud-aiplatform below 2; install the lock's.",
+    ),
 )
 
 
 def installed() -> dict[str, Version]:
     """Returns the versions of the installed packages that matter here."""
     found = {}
-    for name in (*COUPLED, "tensorflow-cpu"):
+    for name in (*COUPLED, "tensorflow-cpu", "google-cloud-aiplatform"):
         try:
             found[name] = Version(importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:

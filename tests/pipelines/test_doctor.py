@@ -36,6 +36,7 @@ def test_the_locked_versions_are_in_no_trap():
         ({"tensorflow_cpu": "2.19.1"}, "undefined symbol"),
         ({"protobuf": "5.29.1"}, "protobuf 6.31"),
         ({"kfp": "2.15.2"}, "conditions"),
+        ({"google_cloud_aiplatform": "2.7.0"}, "below 2"),
         ({"tensorflow": "2.20.0"}, "minor version"),
         ({"tf_keras": "2.20.1"}, "minor version"),
         ({"tensorflow": "", "tensorflow_tpu": "2.20.0", "tf_keras": "2.20.1", "tensorflow_text": "2.20.0"}, "crashes"),
