@@ -23,7 +23,16 @@ STEP_ENVIRONMENT = {"TF_USE_LEGACY_KERAS": "1", "FORCE_TF_AVAILABLE": "1", LOG_F
 STRATEGIES = {"on-demand": "STANDARD", "spot": "SPOT", "reservation": "STANDARD"}
 
 
-def custom_job(component: BaseComponent, *, name: str, output: str, machine: Machine, vertex: Vertex) -> BaseComponent:
+def display_name(run: str) -> str:
+    """Returns the name of a run's training job, by which it is found again.
+
+    Args:
+        run: The run's id.
+    """
+    return f"{run}-train"
+
+
+def custom_job(component: BaseComponent, *, output: str, machine: Machine, vertex: Vertex) -> BaseComponent:
     """Returns a component with the same inputs and outputs whose work is done by a CustomJob on a TPU.
 
     Everything that decides the machine is constant: a number that a pipeline puts into `worker_pool_specs` arrives as
@@ -33,7 +42,6 @@ def custom_job(component: BaseComponent, *, name: str, output: str, machine: Mac
 
     Args:
         component: What to run.
-        name: The job's display name.
         output: The component's output artifact below which checkpoints and TensorBoard's logs are kept.
         machine: The TPU slice; it must have one host.
         vertex: How Vertex AI runs it.
@@ -43,7 +51,6 @@ def custom_job(component: BaseComponent, *, name: str, output: str, machine: Mac
     environment = STEP_ENVIRONMENT | dict(machine.family.environment if machine.family else {})
     job = create_custom_training_job_from_component(
         component,
-        display_name=name,
         machine_type=machine.machine_type,
         boot_disk_size_gb=vertex.boot_disk_gb,
         timeout=f"{round(vertex.train_timeout_hours * 3600)}s",
@@ -71,8 +78,11 @@ def _complete(spec: dict[str, Any], machine_spec: dict[str, Any], *, output: str
     (executor,) = spec["deploymentSpec"]["executors"].values()
     arguments = executor["container"]["args"]
     payload = arguments.index("--payload") + 1
-    # In the payload and not as an input: an input that differs from run to run would keep the step out of the cache.
-    edits = {"{{$.inputs.parameters['base_output_directory']}}": f"{{{{$.outputs.artifacts['{output}'].uri}}}}"}
+    # In the payload and not as inputs: an input that differs from run to run would keep the step out of the cache.
+    edits = {
+        "{{$.inputs.parameters['display_name']}}": display_name("{{$.pipeline_job_name}}"),
+        "{{$.inputs.parameters['base_output_directory']}}": f"{{{{$.outputs.artifacts['{output}'].uri}}}}",
+    }
     if disable_retries:
         edits['"scheduling": {'] = '"scheduling": {"disable_retries": true, '
     for old, new in edits.items():

@@ -65,9 +65,7 @@ class VertexAI:
         on_tpu = name == "train" and machine.device == "tpu"
         component = in_image(component, self._images.tpu if on_tpu else self._images.cpu)
         if on_tpu:
-            job = custom_job(
-                component, name=f"{self._config.name}-{name}", output="model", machine=machine, vertex=self._vertex
-            )
+            job = custom_job(component, output="model", machine=machine, vertex=self._vertex)
             task = job(**inputs)  # its resources are the job's, and these the launcher's
         else:
             task = component(**inputs)

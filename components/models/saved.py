@@ -1,7 +1,6 @@
 """`model.json`: what a trained model is, and the promise that its folder is complete."""
 
 import io
-import tempfile
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -120,14 +119,6 @@ def load(folder: str) -> ModelDescription:
         return ModelDescription(**value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{uri} is no {MODEL_FILE} of format {FORMAT_VERSION} ({error}); train again.") from error
-
-
-def save_weights(model: Any, folder: str) -> None:
-    """Writes a model's weights as Keras does, by way of this machine's disk: HDF5 can't write to an object store."""
-    with tempfile.TemporaryDirectory() as local:
-        path = files.join(local, WEIGHTS)
-        model.save_weights(path)
-        files.write_bytes(files.join(folder, WEIGHTS), files.read_bytes(path))
 
 
 def save_reference(folder: str, probabilities: np.ndarray) -> None:

@@ -161,7 +161,7 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Mode
     best_step = checkpoints.restore_best()
     best = history.of_step(best_step)
     files.make_directory(model_folder)
-    saved.save_weights(model, model_folder)
+    model.save_weights(files.join(model_folder, saved.WEIGHTS))
     tf.train.Checkpoint(model=model).write(files.join(model_folder, saved.BEST_CHECKPOINT))
     history.save(files.join(model_folder, saved.HISTORY))
     if manifest.tokenizer:

@@ -16,7 +16,9 @@ from components.errors import ConfigError, TpuPipelinesError, first_line
 from pipelines.config import RunConfig
 from pipelines.vertex.submission import Submission
 
-logging.getLogger("google.cloud.aiplatform").setLevel(logging.WARNING)  # we say what happens ourselves
+# What happens we say ourselves. The SDK gives each of its modules' loggers a level of its own.
+for _name in [name for name in logging.root.manager.loggerDict if name.startswith("google.cloud.aiplatform")]:
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 _RUN = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<region>[^/]+)/pipelineJobs/(?P<id>[^/?]+)")
 _LINK = re.compile(r"locations/(?P<region>[^/]+)/pipelines/runs/(?P<id>[^/?]+)\?project=(?P<project>[^&#]+)")
@@ -32,20 +34,25 @@ def explained(what: str) -> Iterator[None]:
     """Turns an error of Google's clients into one sentence that says what was tried and what to do."""
     try:
         yield
-    except exceptions.AlreadyExists as error:
+    except exceptions.Conflict as error:
         raise ConfigError(f"{what}: there is a run of this id already; give another --job-id, or none.") from error
     except exceptions.NotFound as error:
-        raise ConfigError(f"{what}: not found ({first_line(error)}); check its name, project and region.") from error
-    except (exceptions.PermissionDenied, exceptions.Unauthenticated) as error:
+        raise ConfigError(f"{what}: not found ({_said(error)}); check its name, project and region.") from error
+    except (exceptions.Forbidden, exceptions.Unauthorized) as error:
         raise ServiceError(
-            f"{what}: not allowed ({first_line(error)}); see docs/vertex.md for the roles that the account needs."
+            f"{what}: not allowed ({_said(error)}); see docs/vertex.md for the roles that the account needs."
         ) from error
-    except exceptions.InvalidArgument as error:
-        raise ConfigError(f"{what}: refused ({first_line(error)}).") from error
+    except exceptions.BadRequest as error:
+        raise ConfigError(f"{what}: refused ({_said(error)}).") from error
     except exceptions.GoogleAPICallError as error:
-        raise ServiceError(f"{what}: {first_line(error)}; try again, the service may be busy.") from error
+        raise ServiceError(f"{what}: {_said(error)}; try again, the service may be busy.") from error
     except (GoogleAuthError, OSError) as error:  # OSError: also what requests raises where nothing answers
         raise ServiceError(f"{what}: {first_line(error)}; check the network and the credentials.") from error
+
+
+def _said(error: exceptions.GoogleAPICallError) -> str:
+    """Returns the service's own words, without the address that the clients put in front of them."""
+    return re.sub(r"^(\d+ )?[A-Z]+ https?://\S+: ", "", first_line(error)).rstrip(".")
 
 
 def connect(project: str, region: str) -> None:

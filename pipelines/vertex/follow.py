@@ -16,6 +16,7 @@ from google.cloud.aiplatform_v1.types import PipelineState, PipelineTaskDetail
 from rich.console import Console
 
 from components.step import RECORD
+from pipelines import custom_job
 from pipelines.live import StepView, display
 from pipelines.vertex.client import explained
 
@@ -105,6 +106,9 @@ def examine(job: aiplatform.PipelineJob) -> Outcome:
     steps = {name: StepView() for name in step_names(resource.pipeline_spec)}
     _update(steps, resource.job_detail.task_details)
     state = _ENDED.get(resource.state, "RUNNING")
+    for view in steps.values():
+        if view.state == "WAITING" and state != "RUNNING":
+            view.state = "SKIPPED"
     records = _records(resource)
     if state == "SUCCEEDED" and records.get("compare", {}).get("verdict") == "REJECTED":
         state = "REJECTED"
@@ -114,11 +118,12 @@ def examine(job: aiplatform.PipelineJob) -> Outcome:
     if not failed:
         return Outcome(state, steps, records, error=resource.error.message, fault="ours")
     task = min(failed, key=lambda task: task.end_time or datetime.now(UTC))
-    jobs = _jobs_of(task)
+    job, jobs = _training_job(resource) if task.task_name == "train" else None, _jobs_of(task)
     record = records.get(task.task_name, {})
     error, fault = record.get("error"), record.get("fault", "ours")
     if not error:
-        error = " ".join(filter(None, [_job_error(jobs), task.error.message])) or "It ended without a word."
+        error = (job and job.error.message) or task.error.message or "It ended without a word."
+    jobs = [job.resource_name] if job else jobs
     return Outcome(state, steps, records, task.task_name, error, fault, _last_lines(resource, jobs))
 
 
@@ -193,22 +198,20 @@ def _records(resource: Any) -> dict[str, dict[str, Any]]:
     return records
 
 
-def _jobs_of(task: PipelineTaskDetail) -> list[str]:
-    """Returns the CustomJobs of a task, the launched one first: their logs are the step's."""
-    launched = str(dict(task.execution.metadata or {}).get("output:gcp_resources", ""))
-    container = task.executor_detail.container_detail
-    found = [match[0] for text in (launched, container.main_job) for match in _JOB.finditer(text)]
-    return list(dict.fromkeys([*found, *container.failed_main_jobs]))
-
-
-def _job_error(jobs: list[str]) -> str:
-    """Returns what Vertex AI says of the first job: the pipeline's own error says only that it failed."""
-    if not jobs:
-        return ""
+def _training_job(resource: Any) -> aiplatform.CustomJob | None:
+    """Returns the newest CustomJob of a run's training, which says more than the launcher; None where there is none."""
+    name = custom_job.display_name(resource.name.split("/")[-1])
     try:
-        return aiplatform.CustomJob.get(jobs[0]).error.message
-    except (exceptions.GoogleAPICallError, GoogleAuthError, OSError, AttributeError):
-        return ""
+        jobs = aiplatform.CustomJob.list(filter=f'display_name="{name}"', order_by="create_time desc")
+    except (exceptions.GoogleAPICallError, GoogleAuthError, OSError):
+        return None
+    return jobs[0] if jobs else None
+
+
+def _jobs_of(task: PipelineTaskDetail) -> list[str]:
+    """Returns the CustomJobs in which Vertex AI ran a task's container: their logs are the step's."""
+    container = task.executor_detail.container_detail
+    return [*filter(None, [container.main_job]), *container.failed_main_jobs]
 
 
 def _last_lines(resource: Any, jobs: list[str]) -> tuple[str, ...]:

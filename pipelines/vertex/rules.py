@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from components.errors import ConfigError, did_you_mean
+from pipelines import custom_job
 from pipelines.config import RunConfig, parameters
 
-JOB_ID_LENGTH = 128
 DISPLAY_NAME_LENGTH = 128
+JOB_ID_LENGTH = DISPLAY_NAME_LENGTH - len(custom_job.display_name(""))  # Vertex AI's own limit is 128
 # The inputs of a step travel as one argument of its command, which Linux limits to 131,072 bytes with its final NUL
 # (MAX_ARG_STRLEN). Training's travel inside the launcher's payload, quoted once more, beside the step's source.
 ARGUMENT_BYTES = 131_071

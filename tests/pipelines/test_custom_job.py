@@ -14,7 +14,7 @@ from tests.pipelines.payloads import payload
 
 def job_of(machine="v5e-4", **vertex):
     row = machines.find(machine, allow_unverified=True)
-    component = custom_job(train, name="mnist-train", output="model", machine=row, vertex=Vertex(**vertex))
+    component = custom_job(train, output="model", machine=row, vertex=Vertex(**vertex))
     return json_format.MessageToDict(component.pipeline_spec), component
 
 
@@ -45,7 +45,7 @@ def test_one_pool_one_replica_and_the_machine_s_own_words(machine):
     assert pool["replica_count"] == 1
     assert pool["machine_spec"] == machines.TPU_MACHINES[machine].spec()
     assert job.job_spec.worker_pool_specs[0].machine_spec.machine_type == pool["machine_spec"]["machine_type"]
-    assert job.display_name == "mnist-train"
+    assert job.display_name == "{{$.pipeline_job_name}}-train"
 
 
 def test_numbers_are_integers():

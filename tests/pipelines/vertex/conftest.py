@@ -1,0 +1,76 @@
+"""Google's services on this machine, for the command line and the real clients in it."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.standins.edge import PROJECT, Edge, edge
+from tests.standins.storage import Storage, storage
+from tests.standins.vertex import Vertex, vertex
+
+PROGRAM = Path(sys.executable).with_name("tpu-pipelines")
+NUMBER = "123456789012"
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class Cloud:
+    """The services, and the command line with its way to them."""
+
+    service: Vertex
+    storage: Storage
+    network: Edge
+    folder: Path
+
+    def run(self, *words, **environment):
+        """Runs `tpu-pipelines` to its end."""
+        return subprocess.run(
+            [PROGRAM, *map(str, words)],
+            env={**os.environ, **self.network.environment, **self.service.environment, "COLUMNS": "200", **environment},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def submit(self, *overrides, config="configs/mnist_sample.yaml", command="submit", options=()):
+        """Runs `tpu-pipelines submit` with small data, on a v5e-4 that CPU replicas play."""
+        settings = [
+            *(f"vertex.project={PROJECT}", "vertex.pipeline_root=gs://bucket/runs"),
+            *("machine.name=v5e-4", "data.sample_fraction=0.2", "evaluation.min_accuracy=0.1", "training.epochs=1"),
+            *overrides,
+        ]
+        words = [word for setting in settings for word in ("--set", setting)]
+        return self.run(command, config, "--images", "tests/golden/images.json", *words, *options)
+
+    def records(self):
+        """Returns the steps' records in the bucket, by step."""
+        names = [name for name in self.storage.names("bucket", "runs/") if name.endswith("/step.json")]
+        records = [json.loads(self.storage.read("bucket", name)) for name in names]
+        return {record["step"]: record for record in records}
+
+
+@pytest.fixture
+def cloud_with(tmp_path):
+    """Makes a `Cloud`: `cloud_with(faults=..., stockout=...)`."""
+    with contextlib.ExitStack() as stack:
+
+        def make(faults=None, **service):
+            store = stack.enter_context(storage())
+            store.objects.buckets["bucket"] |= {
+                "location": "US-CENTRAL1",
+                "locationType": "region",
+                "projectNumber": NUMBER,
+            }
+            served = stack.enter_context(vertex(tmp_path / "vertex", project=PROJECT, project_number=NUMBER, **service))
+            network = stack.enter_context(edge(store.routes | served.routes, tmp_path / "edge", faults))
+            served.process_environment.update(network.environment)
+            return Cloud(served, store, network, tmp_path)
+
+        yield make

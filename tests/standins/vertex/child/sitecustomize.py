@@ -1,0 +1,60 @@
+"""Where the children of the stand-in differ from containers on Vertex AI. Python runs this file when it starts.
+
+Three things only, each when the module concerned is imported:
+- `/gcs`, the mount of Cloud Storage through which KFP's executor sees artifacts, is a folder of the stand-in;
+- Google's clients use REST unless told otherwise, since the stand-in speaks no gRPC;
+- Google's launchers look after their job five times a second, not every 20 s.
+"""
+
+import importlib.abc
+import importlib.machinery
+import os
+import re
+import sys
+
+POLL_SECONDS = 0.2
+
+
+def _mount(module):
+    if folder := os.environ.get("VERTEX_STANDIN_GCS"):
+        module._GCS_LOCAL_MOUNT_PREFIX = folder
+
+
+def _prefer_rest(module):
+    for name, value in list(vars(module).items()):
+        if name.endswith("ClientMeta"):
+            value._transport_registry.move_to_end("rest", last=False)
+
+
+def _poll_faster(module):
+    module._POLLING_INTERVAL_IN_SECONDS = POLL_SECONDS
+
+
+PATCHES = (
+    (re.compile(r"kfp\.dsl\.types\.artifact_types"), _mount),
+    (re.compile(r"google\.cloud\.(aiplatform_v1(beta1)?|resourcemanager_v3)\.services\.\w+\.client"), _prefer_rest),
+    (
+        re.compile(r"google_cloud_pipeline_components\.container\.v1\.gcp_launcher\.(job|lro)_remote_runner"),
+        _poll_faster,
+    ),
+)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds modules as usual, and has those of `PATCHES` patched as soon as they have run."""
+
+    def find_spec(self, name, path=None, target=None):
+        patch = next((patch for pattern, patch in PATCHES if pattern.fullmatch(name)), None)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if patch else None
+        if spec is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module):
+                run(module)
+                patch(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+sys.meta_path.insert(0, _Finder())
