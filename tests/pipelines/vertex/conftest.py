@@ -56,21 +56,22 @@ class Cloud:
         return {record["step"]: record for record in records}
 
 
+@contextlib.contextmanager
+def a_cloud(folder, faults=None, **service):
+    """Starts the services; `faults` and `service` are the options of `edge` and `vertex`."""
+    with storage() as store, vertex(folder / "vertex", project=PROJECT, project_number=NUMBER, **service) as served:
+        store.objects.buckets["bucket"] |= {
+            "location": "US-CENTRAL1",
+            "locationType": "region",
+            "projectNumber": NUMBER,
+        }
+        with edge(store.routes | served.routes, folder / "edge", faults) as network:
+            served.process_environment.update(network.environment)
+            yield Cloud(served, store, network, folder)
+
+
 @pytest.fixture
 def cloud_with(tmp_path):
-    """Makes a `Cloud`: `cloud_with(faults=..., stockout=...)`."""
+    """Makes a `Cloud`: `cloud_with(stockout=...)`."""
     with contextlib.ExitStack() as stack:
-
-        def make(faults=None, **service):
-            store = stack.enter_context(storage())
-            store.objects.buckets["bucket"] |= {
-                "location": "US-CENTRAL1",
-                "locationType": "region",
-                "projectNumber": NUMBER,
-            }
-            served = stack.enter_context(vertex(tmp_path / "vertex", project=PROJECT, project_number=NUMBER, **service))
-            network = stack.enter_context(edge(store.routes | served.routes, tmp_path / "edge", faults))
-            served.process_environment.update(network.environment)
-            return Cloud(served, store, network, tmp_path)
-
-        yield make
+        yield lambda **options: stack.enter_context(a_cloud(tmp_path, **options))

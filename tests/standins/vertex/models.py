@@ -23,7 +23,7 @@ class Models:
     def __init__(self, operations: Operations, ids: Ids, *, only_gs: bool) -> None:
         self._operations, self._ids, self._only_gs = operations, ids, only_gs
         self.versions: dict[str, list[Message]] = {}
-        self.evaluations = Store("ModelEvaluation")
+        self.evaluations, self.slices = Store("ModelEvaluation"), Store("ModelEvaluationSlice")
         self._lock = threading.RLock()
 
     @route("POST", "{location}/models:upload")
@@ -106,6 +106,17 @@ class Models:
         stored.name = f"{model.name}@{model.version_id}/evaluations/{self._ids.new()}"
         stored.create_time.GetCurrentTime()
         return self.evaluations.add(stored)
+
+    @route("POST", "{location}/models/{id}/evaluations/{evaluation}/slices:batchImport")
+    def import_slices(self, request: Request) -> Message:
+        asked = protos.parse(request.body, protos.new("BatchImportModelEvaluationSlicesRequest"))
+        answer, evaluation = protos.new("BatchImportModelEvaluationSlicesResponse"), self.get_evaluation(request)
+        for wanted in asked.model_evaluation_slices:
+            stored = protos.new("ModelEvaluationSlice")
+            stored.CopyFrom(wanted)
+            stored.name = f"{evaluation.name}/slices/{self._ids.new()}"
+            answer.imported_model_evaluation_slices.append(self.slices.add(stored).name)
+        return answer
 
     @route("GET", "{location}/models/{id}/evaluations")
     def list_evaluations(self, request: Request) -> dict[str, Any]:

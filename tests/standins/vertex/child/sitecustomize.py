@@ -1,16 +1,18 @@
 """Where the children of the stand-in differ from containers on Vertex AI. Python runs this file when it starts.
 
-Three things only, each when the module concerned is imported:
-- `/gcs`, the mount of Cloud Storage through which KFP's executor sees artifacts, is a folder of the stand-in;
+Three things only, the last two when the module concerned is imported:
+- `/gcs`, the mount of Cloud Storage, is a folder of the stand-in; an object that is read there is fetched first;
 - Google's clients use REST unless told otherwise, since the stand-in speaks no gRPC;
 - Google's launchers look after their job five times a second, not every 20 s.
 """
 
+import builtins
 import importlib.abc
 import importlib.machinery
 import os
 import re
 import sys
+from pathlib import Path
 
 POLL_SECONDS = 0.2
 
@@ -57,4 +59,22 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
+_open = builtins.open
+
+
+def _open_mounted(file, *arguments, **options):
+    """Opens a file, `/gcs/BUCKET/NAME` (where Google's operators look for artifacts) below the stand-in's mount."""
+    if isinstance(file, str) and file.startswith("/gcs/"):
+        bucket, _, name = file.removeprefix("/gcs/").partition("/")
+        file = Path(os.environ["VERTEX_STANDIN_GCS"], bucket, name)
+        if not file.exists():
+            from google.cloud import storage
+
+            file.parent.mkdir(parents=True, exist_ok=True)
+            storage.Client().bucket(bucket).blob(name).download_to_filename(file)
+    return _open(file, *arguments, **options)
+
+
+if "VERTEX_STANDIN_GCS" in os.environ:
+    builtins.open = _open_mounted
 sys.meta_path.insert(0, _Finder())
