@@ -18,9 +18,11 @@ from rich.console import Console
 from components.step import RECORD
 from pipelines import custom_job
 from pipelines.live import StepView, display
-from pipelines.vertex.client import explained
+from pipelines.vertex.client import ServiceError, explained
 
 POLL_SECONDS = 10.0
+# Looks in a row that may fail: a run takes hours, and a network has bad minutes.
+MISSES = 30
 LOG_LINES = 15
 
 _ENDED = {
@@ -88,6 +90,7 @@ def link(job: aiplatform.PipelineJob) -> str:
 def wait(job: aiplatform.PipelineJob, console: Console, poll_seconds: float = POLL_SECONDS) -> Outcome:
     """Shows a run until it ends; returns how it did."""
     steps = {name: StepView() for name in step_names(job.gca_resource.pipeline_spec)}
+    misses = 0
     with display(steps, console) as show:
         while True:
             for name in _update(steps, job.gca_resource.job_detail.task_details):
@@ -96,7 +99,7 @@ def wait(job: aiplatform.PipelineJob, console: Console, poll_seconds: float = PO
             if job.gca_resource.state in _ENDED:
                 break
             time.sleep(poll_seconds)
-            _refresh(job)
+            misses = 0 if _refresh(job, last_chance=misses == MISSES) else misses + 1
     return examine(job)
 
 
@@ -169,9 +172,16 @@ def _update(steps: dict[str, StepView], tasks: Iterable[PipelineTaskDetail]) -> 
     return changed
 
 
-def _refresh(job: aiplatform.PipelineJob) -> None:
-    with explained(f"Run {job.name}"):
-        job._sync_gca_resource()
+def _refresh(job: aiplatform.PipelineJob, *, last_chance: bool) -> bool:
+    """Looks at the run again; says whether that worked, or, at the last chance, raises what went wrong."""
+    try:
+        with explained(f"Run {job.resource_name}, which goes on, can't be watched"):
+            job._sync_gca_resource()
+    except ServiceError:
+        if last_chance:
+            raise
+        return False
+    return True
 
 
 def _is_failed_step(task: PipelineTaskDetail, steps: Mapping[str, StepView]) -> bool:

@@ -51,15 +51,17 @@ def make(
         images: Of its steps.
         display_name: The name that the console shows; empty for the run's name.
         job_id: The id that is wished for; empty for a new one. A wish is made to fit Vertex AI's rules.
-        pipeline: A pipeline compiled before; None to compile it now.
+        pipeline: A pipeline compiled before, whose images stay its own; None to compile it now.
 
     Raises:
         ConfigError: listing what is wrong, a sentence each.
     """
     rules.check(config)
-    text = _read(pipeline) if pipeline else compile_pipeline(config, images)
-    values = parameters(config)
-    rules.check_parameters(spec_of(text), values)
+    text, values = compile_pipeline(config, images), parameters(config)
+    if pipeline:
+        compiled, text = spec_of(text), _read(pipeline)
+        rules.check_parameters(spec_of(text), values)
+        _check_fixed(pipeline, spec_of(text), compiled)
     return Submission(
         config=config,
         pipeline=text,
@@ -67,6 +69,26 @@ def make(
         job_id=rules.job_id(job_id) if job_id else rules.new_job_id(config.name),
         display_name=rules.display_name(display_name or config.name),
     )
+
+
+def _check_fixed(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Refuses a pipeline whose training job was compiled otherwise than the run's settings have it."""
+    different = [name for name, value in _job_of(wanted).items() if _job_of(found).get(name) != value]
+    if different:
+        raise ConfigError(
+            f"{path} was compiled with other settings of `machine` or `vertex` than the run has (its training job "
+            f"differs in {', '.join(different)}); compile it again, or leave --pipeline out."
+        )
+
+
+def _job_of(spec: dict[str, Any]) -> dict[str, Any]:
+    """Returns what is fixed of a pipeline's training job, by the names of GCPC, its image left out."""
+    definitions = spec["components"].get("comp-train", {}).get("inputDefinitions", {}).get("parameters", {})
+    fixed = {name: definition.get("defaultValue") for name, definition in definitions.items()}
+    for pool in fixed.pop("worker_pool_specs", []):
+        fixed |= {name: value for name, value in pool.items() if name != "container_spec"}
+        fixed["env"] = pool["container_spec"]["env"]
+    return fixed
 
 
 def _read(path: Path) -> str:

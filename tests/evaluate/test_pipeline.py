@@ -21,7 +21,7 @@ def release(verdict: str):
 
 @dsl.pipeline(name="judge")
 def judge(dataset: str, model: str, min_accuracy: float, root: str):
-    notice = notify(pipeline_root=root, job=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+    notice = notify(pipeline_root=root, job=dsl.PIPELINE_JOB_NAME_PLACEHOLDER, webhook="")
     with dsl.ExitHandler(notice):
         data = dsl.importer(artifact_uri=dataset, artifact_class=dsl.Dataset)
         trained = dsl.importer(artifact_uri=model, artifact_class=dsl.Model)

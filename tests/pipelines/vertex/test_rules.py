@@ -206,6 +206,9 @@ def test_a_pipeline_compiled_before_must_take_the_run_s_parameters(tmp_path):
     )
     with pytest.raises(ConfigError, match="no parameter 'global_batch_size'"):
         submission.make(config(), Images(), pipeline=other)
+    for setting in ("machine.name=v5e-1", "vertex.labels={team: ml}", "vertex.capacity=spot"):
+        with pytest.raises(ConfigError, match="compiled with other settings"):
+            submission.make(config(setting), Images(), pipeline=good)
     broken.write_text("a: b")
     with pytest.raises(ConfigError, match="no compiled pipeline"):
         submission.make(config(), Images(), pipeline=broken)
