@@ -4,13 +4,16 @@ TensorFlow is imported only when a URI needs it, so that light steps stay light.
 """
 
 import contextlib
+import errno
 import glob as local_glob
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from components.errors import first_line
 
 
 def is_remote(uri: str) -> bool:
@@ -18,10 +21,19 @@ def is_remote(uri: str) -> bool:
     return "://" in uri
 
 
-def _gfile() -> Any:
+@contextlib.contextmanager
+def _remote(uri: str) -> Iterator[Any]:
+    """Yields TensorFlow's file system, whose errors become those that local files raise."""
     import tensorflow as tf
 
-    return tf.io.gfile
+    try:
+        yield tf.io.gfile
+    except tf.errors.NotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, first_line(error), uri) from error
+    except (tf.errors.PermissionDeniedError, tf.errors.UnauthenticatedError) as error:
+        raise PermissionError(errno.EACCES, first_line(error), uri) from error
+    except tf.errors.OpError as error:
+        raise OSError(errno.EIO, first_line(error), uri) from error
 
 
 def join(uri: str, *parts: str) -> str:
@@ -31,18 +43,25 @@ def join(uri: str, *parts: str) -> str:
 
 def exists(uri: str) -> bool:
     """Says whether a file or directory is there."""
-    return _gfile().exists(uri) if is_remote(uri) else Path(uri).exists()
+    if is_remote(uri):
+        with _remote(uri) as gfile:
+            return gfile.exists(uri)
+    return Path(uri).exists()
 
 
 def size(uri: str) -> int:
     """Returns a file's size in bytes."""
-    return _gfile().stat(uri).length if is_remote(uri) else Path(uri).stat().st_size
+    if is_remote(uri):
+        with _remote(uri) as gfile:
+            return gfile.stat(uri).length
+    return Path(uri).stat().st_size
 
 
 def make_directory(uri: str) -> None:
     """Makes a directory with its parents; one that is there already is left as it is."""
     if is_remote(uri):
-        _gfile().makedirs(uri)
+        with _remote(uri) as gfile:
+            gfile.makedirs(uri)
     else:
         Path(uri).mkdir(parents=True, exist_ok=True)
 
@@ -52,38 +71,50 @@ def remove_tree(uri: str) -> None:
     if not exists(uri):
         return
     if is_remote(uri):
-        _gfile().rmtree(uri)
+        with _remote(uri) as gfile:
+            gfile.rmtree(uri)
     else:
         shutil.rmtree(uri)
 
 
 def walk(uri: str) -> Iterator[str]:
     """Yields every file below a directory, in sorted order within each folder."""
-    for folder, folders, names in _gfile().walk(uri) if is_remote(uri) else os.walk(uri):
-        folders.sort()
-        for name in sorted(names):
-            yield join(folder, name)
+    with _remote(uri) if is_remote(uri) else contextlib.nullcontext(os) as system:
+        for folder, folders, names in system.walk(uri):
+            folders.sort()
+            for name in sorted(names):
+                yield join(folder, name)
 
 
 def glob(pattern: str) -> list[str]:
     """Returns the files that match a pattern, sorted by name."""
     if is_remote(pattern):
-        return sorted(_gfile().glob(pattern))
+        with _remote(pattern) as gfile:
+            return sorted(gfile.glob(pattern))
     return sorted(local_glob.glob(pattern))  # noqa: PTH207 - Path.glob refuses absolute patterns
+
+
+@contextlib.contextmanager
+def open_bytes(uri: str) -> Iterator[BinaryIO]:
+    """Opens a file to read it in pieces; errors while it is read are those of local files too."""
+    if is_remote(uri):
+        with _remote(uri) as gfile, gfile.GFile(uri, "rb") as file:
+            yield file
+    else:
+        with Path(uri).open("rb") as file:
+            yield file
 
 
 def read_bytes(uri: str) -> bytes:
     """Returns a file's content."""
-    if is_remote(uri):
-        with _gfile().GFile(uri, "rb") as file:
-            return file.read()
-    return Path(uri).read_bytes()
+    with open_bytes(uri) as file:
+        return file.read()
 
 
 def write_bytes(uri: str, content: bytes) -> None:
     """Writes a file whole or not at all: a reader never sees a part of it."""
     if is_remote(uri):  # an object appears only once its upload is complete
-        with _gfile().GFile(uri, "wb") as file:
+        with _remote(uri) as gfile, gfile.GFile(uri, "wb") as file:
             file.write(content)
         return
     target = Path(uri)

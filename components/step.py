@@ -36,7 +36,7 @@ class _JsonFormatter(logging.Formatter):
         """Returns the record as one line of JSON."""
         entry = {
             "severity": record.levelname,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+            "time": time.strftime(f"%Y-%m-%dT%H:%M:%S.{int(record.msecs):03d}Z", time.gmtime(record.created)),
             "step": self._step,
             "message": record.getMessage(),
         }
@@ -93,7 +93,13 @@ def running(name: str, **outputs: str) -> Iterator[StepRun]:
             is logged as its one sentence; anything else, which is our fault, with its traceback.
     """
     handler = _log_to_stdout(name)
-    step = StepRun(name, os.path.dirname(next(iter(outputs.values()))))  # noqa: PTH120 - may be a gs:// URI
+    folder = os.path.dirname(next(iter(outputs.values())))  # noqa: PTH120 - may be a gs:// URI
+    try:
+        step = StepRun(name, folder)
+    except OSError as error:
+        log.error(f"{folder} can't be written ({error}); check that it exists, and that the account may write there.")
+        log.removeHandler(handler)
+        raise SystemExit(1) from error
     try:
         yield step
     except BaseException as error:  # an exit too: a step that leaves early has not done its work

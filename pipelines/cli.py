@@ -145,7 +145,16 @@ def submit(
     from rich.console import Console
 
     console = Console(highlight=False)
-    run = _submission(config, overrides, images, allow_tags, pipeline, display_name, job_id, console)
+    run = _submission(
+        console,
+        config,
+        overrides,
+        images=images,
+        allow_tags=allow_tags,
+        pipeline=pipeline,
+        display_name=display_name,
+        job_id=job_id,
+    )
     if dry_run:
         console.print("Nothing was sent: --dry-run.")
         return
@@ -153,13 +162,15 @@ def submit(
     from pipelines.vertex.show import show_end, show_how_to_follow
 
     sending.look_around(run, console)
+    job = sending.send(run, run.config.vertex.regions[0], console)
     if not wait:
-        show_how_to_follow(sending.send(run, console), console)
+        show_how_to_follow(job.resource_name, console)
         return
     try:
-        outcome = sending.send_and_wait(run, console, poll)
+        outcome = sending.wait(run, job, console, poll)
     except KeyboardInterrupt:
         console.print("No longer watched. The run goes on, and so does its cost.")
+        show_how_to_follow(job.resource_name, console)
         raise typer.Exit(INTERRUPTED) from None
     show_end(outcome, console)
     raise typer.Exit(_exit_status(outcome.state, outcome.fault))
@@ -182,14 +193,19 @@ def schedule(
     """Let Vertex AI start a run again and again, one at a time."""
     from rich.console import Console
 
-    from components.errors import ConfigError
     from pipelines.vertex import rules
 
-    rules.check_cron(cron)
     console = Console(highlight=False)
-    run = _submission(config, overrides, images, allow_tags, pipeline, display_name, "", console)
-    if run.config.vertex.experiment:
-        raise ConfigError("vertex.experiment can't go with a schedule; leave it out: --set vertex.experiment=")
+    run = _submission(
+        console,
+        config,
+        overrides,
+        images=images,
+        allow_tags=allow_tags,
+        pipeline=pipeline,
+        display_name=display_name,
+    )
+    rules.check_schedule(run.config, cron)
     if dry_run:
         console.print("Nothing was sent: --dry-run.")
         return
@@ -197,27 +213,29 @@ def schedule(
 
     sending.look_around(run, console)
     made = client.schedule(run, cron=cron, max_runs=max_runs)
-    console.print(
-        f"Scheduled: {made.resource_name}\nTo end it: tpu-pipelines cancel {made.resource_name}", soft_wrap=True
-    )
+    console.print(f"Scheduled: {made.resource_name}", soft_wrap=True)
+    console.print(f"To end it: [bold]tpu-pipelines cancel {made.resource_name}[/]", soft_wrap=True)
 
 
 @app.command()
 def status(run: RunName) -> None:
     """Show how a run on Vertex AI stands or ended: steps, and of a failure the error and the last log lines.
 
-    Exit status: 0 running or exported, 3 rejected, 2 or 1 failed as in submit.
+    Exit status: 0 running or exported, 3 rejected, 2 or 1 failed as in submit, 130 cancelled.
     """
+    from google.cloud import aiplatform
     from rich.console import Console
 
-    from pipelines.vertex import client, follow
+    from pipelines.vertex import client
+    from pipelines.vertex.outcome import examine
     from pipelines.vertex.show import show_end, show_schedule
 
     console = Console(highlight=False)
-    if found := client.find_schedule(run):
+    found = client.find(run)
+    if isinstance(found, aiplatform.PipelineJobSchedule):
         show_schedule(found, console)
         return
-    outcome = follow.examine(client.find(run))
+    outcome = examine(found)
     show_end(outcome, console)
     raise typer.Exit(_exit_status(outcome.state, outcome.fault))
 
@@ -227,37 +245,31 @@ def cancel(run: RunName) -> None:
     """End a run on Vertex AI, or a schedule (its runs go on)."""
     from pipelines.vertex import client
 
-    if found := client.find_schedule(run):
-        with client.explained(f"Schedule {found.name}"):
-            found.delete()
-        print(f"Ended: {found.resource_name}")
-        return
-    job = client.find(run)
-    with client.explained(f"Run {job.name}"):
-        job.cancel()
-    print(f"Cancelled: {job.resource_name}. Its TPU is given back in some minutes; tpu-pipelines status shows when.")
+    print(client.cancel(run))
 
 
 def _submission(
+    console: "Console",
     config: Path,
     overrides: list[str] | None,
+    *,
     images: Path,
     allow_tags: bool,
     pipeline: Path | None,
     display_name: str,
-    job_id: str,
-    console: "Console",
+    job_id: str = "",
 ) -> "Submission":
     """Returns what a submission or a schedule sends, after printing it."""
     from pipelines import images as image_files
     from pipelines.config import load
+    from pipelines.images import Images
     from pipelines.vertex import submission
     from pipelines.vertex.plan import show_submission
 
     settings = load(config, overrides or ())
-    chosen = image_files.load(images, allow_tags=allow_tags)
+    chosen = Images() if pipeline else image_files.load(images, allow_tags=allow_tags)
     run = submission.make(settings, chosen, display_name=display_name, job_id=job_id, pipeline=pipeline)
-    show_submission(run, chosen, console)
+    show_submission(run, console)
     return run
 
 
@@ -298,7 +310,7 @@ def main() -> None:
         app()
     except TpuPipelinesError as error:
         sys.stderr.write(f"{error}\n")
-        sys.exit(USERS_FAULT)
+        sys.exit(USERS_FAULT if error.fault == "user" else OURS)
 
 
 if __name__ == "__main__":

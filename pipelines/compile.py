@@ -15,15 +15,13 @@ from components.export.component import export
 from components.fingerprint.component import fingerprint
 from components.notify.component import notify
 from components.prepare.component import prepare
-
-# REG
 from components.registration.component import registration
 from components.train.component import train
 from pipelines.config import RunConfig
 from pipelines.emails import with_emails
 from pipelines.images import Images
-from pipelines.platforms import in_image
 from pipelines.training import training_pipeline
+from pipelines.vertex.platform import VertexAI, in_image
 
 COMPONENTS = (fingerprint, prepare, train, evaluate, compare, export, registration, notify)
 
@@ -35,7 +33,7 @@ def compile_pipeline(config: RunConfig, images: Images) -> str:
         config: The run; its settings are the defaults of the pipeline's parameters.
         images: The images of the steps.
     """
-    pipeline = training_pipeline(config, images)
+    pipeline = training_pipeline(config, VertexAI(config, images))
     if config.vertex.notify_emails:
         pipeline = with_emails(pipeline, config.vertex.notify_emails)
     return _compile(pipeline)
@@ -61,11 +59,6 @@ def write_text(path: Path, text: str) -> None:
         partial.replace(path)
     except OSError as error:
         raise ConfigError(f"{path} can't be written ({error.strerror}); give another place.") from error
-
-
-def spec_of(text: str) -> dict[str, Any]:
-    """Returns the pipeline spec inside compiled YAML."""
-    return yaml.safe_load(text)
 
 
 def _compile(component: BaseComponent) -> str:

@@ -41,7 +41,7 @@ def _check_labels(labels: dict[str, str]) -> dict[str, str]:
     for key, value in labels.items():
         for what, text, pattern in (("key", key, _LABEL_KEY), ("value", value, _LABEL_VALUE)):
             if not pattern.fullmatch(text):
-                near = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:63]
+                near = slug(text, letter_first=what == "key")[:63]
                 raise ConfigError(
                     f"vertex.labels has the {what} {text!r}, expected at most 63 lower-case letters, digits, '_' and "
                     f"'-'{', a letter first' if what == 'key' else ''}, such as {near or 'team'!r}."
@@ -163,7 +163,7 @@ class MachineChoice(Section):
 
     @model_validator(mode="after")
     def _is_known(self) -> Self:
-        assert self.row
+        machines.find(self.name, allow_unverified=self.allow_unverified)
         return self
 
     @property
@@ -194,8 +194,8 @@ class Vertex(Section):
     )
     pipeline_root: str = Field(
         "",
-        description="gs:// folder of the runs' artifacts.",
-        pattern=r"^(gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](/.*)?)?$",
+        description="gs:// folder of the runs' artifacts; {region} in it stands for the run's region.",
+        pattern=r"^(gs://([-_.a-z0-9]|\{region\}){3,222}(/([^{}]|\{region\})*)?)?$",
     )
     service_account: str = Field(
         "",
@@ -263,23 +263,27 @@ class Vertex(Section):
         max_length=3,
     )
 
+    def root_in(self, region: str) -> str:
+        """Returns the folder of the artifacts of runs in a region."""
+        return self.pipeline_root.replace("{region}", region).rstrip("/")
 
-def _slug(name: Any) -> Any:
+
+def _fit_name(name: Any) -> Any:
     """Returns a name as pipelines and jobs take it: `MNIST TPU!` is mnist-tpu. What else than text stays as it is."""
     if not isinstance(name, str):
         return name
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    if not re.fullmatch(r"[a-z][a-z0-9-]{0,62}", slug):
+    fit = slug(name)
+    if not 1 <= len(fit) <= 63:
         raise ConfigError(
             f"name is {name!r}, expected 1 to 63 lower-case letters, digits and dashes, a letter first, such as mnist."
         )
-    return slug
+    return fit
 
 
 class RunConfig(Section):
     """A run, whole: what `tpu-pipelines run` executes and `submit` sends."""
 
-    name: Annotated[str, BeforeValidator(_slug)] = Field(
+    name: Annotated[str, BeforeValidator(_fit_name)] = Field(
         description="Name of the run and its pipeline: at most 63 lower-case letters, digits and dashes.",
     )
     data: Data
@@ -436,6 +440,26 @@ _Loader.add_implicit_resolver(
 _Loader.add_constructor(_INT, _decimal)
 
 
+# Settings whose value lets others do something: shown in part, never whole.
+SECRETS = ("notify_webhook",)
+
+
+def hidden(value: str) -> str:
+    """Returns a secret address without what makes it one."""
+    return re.sub(r"^(https?://[^/]*).*", r"\1/...", str(value), flags=re.DOTALL) or "(empty)"
+
+
+def slug(text: str, *, letter_first: bool = True) -> str:
+    """Returns lower-case letters, digits and dashes, as near to a text as can be; maybe nothing.
+
+    Args:
+        text: Any text.
+        letter_first: Put a letter in front where it would begin with a digit.
+    """
+    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return f"x-{words}" if letter_first and words[:1].isdigit() else words
+
+
 def _is_section(annotation: Any) -> TypeGuard[type[Section]]:
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
@@ -514,6 +538,8 @@ def _sentence(detail: ErrorDetails) -> str:
             expected = typing.get_args(fields[name].annotation)
             near = did_you_mean(str(detail["input"]), expected)
             return f"{path} is {detail['input']!r}, expected one of {', '.join(expected)}.{near}"
+        case _ if name in SECRETS:
+            return f"{path} is {hidden(detail['input'])!r}, expected: https://HOST/... and nothing else."
         case _:
             expectation = detail["msg"].removeprefix("Input should be ").removeprefix("String should ")
             return f"{path} is {detail['input']!r}, expected: {expectation}."

@@ -15,6 +15,7 @@ def main(path: str) -> None:
     """Runs the pipeline of a run's folder; everything that the steps print goes to standard output."""
     from kfp import local
 
+    from pipelines.platforms import ThisMachine
     from pipelines.training import training_pipeline
 
     logging.basicConfig(stream=sys.stdout, level=logging.INFO)  # where KFP says that a step comes from its cache
@@ -28,7 +29,7 @@ def main(path: str) -> None:
         cache_root=str(folder.cache),
     )
     checkpoint_dir = config.training.checkpoint_dir or str(folder.checkpoints)
-    training_pipeline(config)(checkpoint_dir=checkpoint_dir)
+    training_pipeline(config, ThisMachine())(checkpoint_dir=checkpoint_dir)
 
 
 if __name__ == "__main__":

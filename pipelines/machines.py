@@ -190,7 +190,7 @@ class Machine:
     def capacity_refusal(self, capacity: Capacity) -> str:
         """Returns why the machine can't be had with this capacity, or an empty string."""
         if self.device != "tpu":
-            return "" if capacity == "on-demand" else f"{self.name} has no TPU"
+            return ""  # the wish waits for a TPU: a run is rehearsed on a CPU with the settings that it will have
         match capacity:
             case "spot" if self.hosts > 1:
                 return f"{self.name} has {self.hosts} hosts, and Vertex AI gives spot capacity to single hosts only"

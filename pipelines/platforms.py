@@ -1,28 +1,13 @@
-"""What a task needs to run: nothing on this machine; on Vertex AI an image, resources, retries, and a TPU to train."""
+"""Where a pipeline runs, as its graph sees it, and the simplest such place: this machine."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from google_cloud_pipeline_components import _placeholders as placeholders
 from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
-from components.registration.component import registration
-from pipelines.config import RunConfig, Vertex
-from pipelines.custom_job import STEP_ENVIRONMENT, custom_job
-from pipelines.images import Images
-from pipelines.registration import register
-
 # They look at the world or tell of this run, so their outputs of another run would be wrong.
 NEVER_CACHED = ("fingerprint", "compare", "notify", "registration")
-# Steps that hold models or data; the others get LIGHT_CPUS and LIGHT_MEMORY.
-HEAVY = ("prepare", "train", "evaluate", "export")
-LIGHT_CPUS, LIGHT_MEMORY = "2", "8G"
-# A second try of training costs a TPU, and the job itself is restarted by Vertex AI when its machine is taken away.
-TRAIN_RETRIES = 1
-# Seconds before a second try, doubled for each further one.
-BACKOFF, LONGEST_BACKOFF = "60s", "600s"
 
 
 class MakeTask(Protocol):
@@ -33,7 +18,13 @@ class MakeTask(Protocol):
 
 
 class Platform(Protocol):
-    """Where a pipeline runs."""
+    """Where a pipeline runs.
+
+    Attributes:
+        webhook: Address that a run's notice is posted to; empty for none.
+    """
+
+    webhook: str
 
     def task(self, component: BaseComponent, inputs: Mapping[str, Any]) -> dsl.PipelineTask:
         """Returns the task of a component, fit to run there."""
@@ -45,63 +36,11 @@ class Platform(Protocol):
 class ThisMachine:
     """Processes on this machine: `kfp.local`."""
 
+    webhook = ""
+
     def task(self, component: BaseComponent, inputs: Mapping[str, Any]) -> dsl.PipelineTask:
         """Returns the task of a component."""
         return component(**inputs).set_caching_options(component.name not in NEVER_CACHED)
 
     def release(self, task: MakeTask, *, exported: Any, metrics: Any, model_name: Any) -> None:
         """Leaves the exported model where it is."""
-
-
-class VertexAI:
-    """Containers on Vertex AI, training in a CustomJob on the run's TPU."""
-
-    def __init__(self, config: RunConfig, images: Images) -> None:
-        self._config, self._vertex, self._images = config, config.vertex, images
-
-    def task(self, component: BaseComponent, inputs: Mapping[str, Any]) -> dsl.PipelineTask:
-        """Returns the task of a component in its image, with resources, retries and caching."""
-        name, machine = component.name, self._config.machine.row
-        on_tpu = name == "train" and machine.device == "tpu"
-        component = in_image(component, self._images.tpu if on_tpu else self._images.cpu)
-        if on_tpu:
-            job = custom_job(component, output="model", machine=machine, vertex=self._vertex)
-            task = job(**inputs)  # its resources are the job's, and these the launcher's
-        else:
-            task = component(**inputs)
-            heavy = name in HEAVY
-            task.set_cpu_limit(str(self._vertex.step_cpus) if heavy else LIGHT_CPUS)
-            task.set_memory_limit(f"{self._vertex.step_memory_gb}G" if heavy else LIGHT_MEMORY)
-            for key, value in STEP_ENVIRONMENT.items():
-                task.set_env_variable(key, value)
-        if retries := train_retries(self._vertex) if name == "train" else self._vertex.retries:
-            task.set_retry(
-                num_retries=retries, backoff_duration=BACKOFF, backoff_factor=2, backoff_max_duration=LONGEST_BACKOFF
-            )
-        return task.set_caching_options(self._vertex.caching and name not in NEVER_CACHED)
-
-    def release(self, task: MakeTask, *, exported: Any, metrics: Any, model_name: Any) -> None:
-        """Registers the exported model, and deploys it where asked."""
-        if not self._vertex.register_model:
-            return
-        prepared = task(
-            registration,
-            exported=exported,
-            evaluated=metrics,
-            serving_image=self._images.serving,
-            project=placeholders.PROJECT_ID_PLACEHOLDER,
-            location=placeholders.LOCATION_PLACEHOLDER,
-        )
-        register(prepared, model_name, self._vertex)
-
-
-def train_retries(vertex: Vertex) -> int:
-    """Returns how often a failed training step is tried again."""
-    return min(vertex.retries, TRAIN_RETRIES)
-
-
-def in_image(component: BaseComponent, image: str) -> BaseComponent:
-    """Returns a copy of a component that runs in an image."""
-    copied = copy.deepcopy(component)
-    copied.component_spec.implementation.container.image = image
-    return copied

@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines import machines
-from pipelines.config import RunConfig, Section
-from pipelines.live import step_style
-from pipelines.runs import RunFolder, Summary
+from pipelines.config import SECRETS, RunConfig, Section, hidden
+from pipelines.live import StepView, step_style
+from pipelines.runs import RunFolder, StepSummary, Summary
 
 
 def show_run(summary: Summary, folder: RunFolder, console: Console) -> None:
     """Prints how a run went: each step, the test figures, where things are, or what failed and how to go on."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("step")
-    table.add_column("state")
-    table.add_column("seconds", justify="right")
-    for name, step in summary.steps.items():
-        table.add_row(name, f"[{step_style(step.state)}]{step.state}[/]", f"{step.seconds:.1f}")
-    table.add_section()
-    table.add_row("run", f"[bold {step_style(summary.state)}]{summary.state}[/]", f"{summary.seconds:.1f}")
-    console.print(table)
+    console.print(steps_table(summary.steps, summary.state, summary.seconds))
     for name, value in _results(summary, folder).items():
         console.print(f"  {name:<14} {escape(value)}", soft_wrap=True)
     if summary.error:
@@ -37,6 +30,20 @@ def show_run(summary: Summary, folder: RunFolder, console: Console) -> None:
     if summary.state in ("FAILED", "INTERRUPTED"):
         command = f"{_own_command()} run --resume {shlex.quote(_short(folder.path))}"
         console.print(f"To go on where it stopped: [bold]{escape(command)}[/]", soft_wrap=True)
+
+
+def steps_table(steps: Mapping[str, StepSummary | StepView], state: str, seconds: float | None = None) -> Table:
+    """Returns a table of a run's steps and, below, the run itself: states and seconds."""
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("step")
+    table.add_column("state")
+    table.add_column("seconds", justify="right")
+    for name, step in steps.items():
+        table.add_row(name, f"[{step_style(step.state)}]{step.state}[/]", f"{step.seconds:.1f}")
+    table.add_section()
+    run = f"{seconds:.1f}" if seconds is not None else ""
+    table.add_row("run", f"[bold {step_style(state)}]{state}[/]", run)
+    return table
 
 
 def _results(summary: Summary, folder: RunFolder) -> dict[str, str]:
@@ -75,7 +82,8 @@ def show_plan(config: RunConfig, console: Console) -> None:
             continue
         for name, value in section:
             style = "" if name in section.model_fields_set else "dim"
-            table.add_row(f"{section_name}.{name}", escape(_text(value)), style=style)
+            shown = hidden(value) if name in SECRETS else _text(value)
+            table.add_row(f"{section_name}.{name}", escape(shown), style=style)
         table.add_section()
     console.print(table)
     machine = config.machine.row

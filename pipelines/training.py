@@ -19,20 +19,18 @@ from components.notify.component import notify
 from components.prepare.component import prepare
 from components.train.component import train
 from pipelines.config import RunConfig, parameter_fields, parameters
-from pipelines.images import Images
-from pipelines.platforms import Platform, ThisMachine, VertexAI
+from pipelines.platforms import Platform
 
 
-def training_pipeline(config: RunConfig, images: Images | None = None) -> BaseComponent:
+def training_pipeline(config: RunConfig, platform: Platform) -> BaseComponent:
     """Returns the pipeline of a run, its parameters' defaults being the run's settings.
 
     Args:
         config: The run. Its machine is fixed in the graph; the settings that are parameters can be changed when the
             pipeline is called or cloned.
-        images: The images that Vertex AI runs the steps in; None for a run on this machine.
+        platform: Where it is to run.
     """
     defaults = parameters(config)
-    platform: Platform = VertexAI(config, images) if images else ThisMachine()
 
     def graph(*values: Any) -> None:
         settings = dict(zip(defaults, values, strict=True))
@@ -46,11 +44,11 @@ def training_pipeline(config: RunConfig, images: Images | None = None) -> BaseCo
             notify,
             pipeline_root=dsl.PIPELINE_ROOT_PLACEHOLDER,
             job=dsl.PIPELINE_JOB_NAME_PLACEHOLDER,
-            webhook=config.vertex.notify_webhook if images else "",
+            webhook=platform.webhook,
         )
         with dsl.ExitHandler(finished):
             seen = task(fingerprint)
-            dataset = task(prepare, fingerprint=seen.outputs["Output"]).outputs["dataset"]
+            dataset = task(prepare, source_fingerprint=seen.outputs["Output"]).outputs["dataset"]
             machine = config.machine.row
             model = task(
                 train, dataset=dataset, device=machine.device, replicas=machine.replicas, tpu=config.machine.tpu

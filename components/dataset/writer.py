@@ -85,7 +85,7 @@ class SplitWriter:
 def file_sha256(uri: str) -> str:
     """Returns the SHA-256 of a file, in hexadecimal, reading a megabyte at a time."""
     digest = hashlib.sha256()
-    with tf.io.gfile.GFile(uri, "rb") as file:
+    with files.open_bytes(uri) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

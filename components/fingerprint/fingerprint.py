@@ -183,7 +183,7 @@ def _look_behind(setting: str, uri: str) -> tuple[File, ...]:
     try:
         with ThreadPoolExecutor(_REMOTE_LOOKS) as pool:
             return _files_of(uri, pool.map)
-    except tf.errors.OpError as error:
+    except (OSError, tf.errors.OpError) as error:
         raise DataError(
             f"{setting} {uri!r} can't be looked at ({first_line(error)}); check the bucket's name, and that the "
             "account of this step may read it."

@@ -1,9 +1,9 @@
 """Tells how a run ended, from the records that its steps left and the status that the pipeline gives."""
 
-import re
 from typing import Any
 
 from components import files
+from components.cloud import find_run
 from components.notify import webhook as webhooks
 from components.step import RECORD, duration, log
 
@@ -14,8 +14,6 @@ REJECTED = "REJECTED"
 
 # A chat cuts a longer message; the log has the whole.
 LONGEST_ERROR = 1000
-
-_RESOURCE = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<region>[^/]+)/pipelineJobs/(?P<job>[^/]+)")
 
 
 def job_folders(pipeline_root: str, job: str, resource_name: str = "") -> list[str]:
@@ -28,21 +26,9 @@ def job_folders(pipeline_root: str, job: str, resource_name: str = "") -> list[s
             project's number stands between the root and the job.
     """
     folders = [files.join(pipeline_root, job)]
-    if match := _RESOURCE.fullmatch(resource_name):
-        folders.append(files.join(pipeline_root, match["project"], job))
+    if run := find_run(resource_name):
+        folders.append(files.join(pipeline_root, run.project, job))
     return folders
-
-
-def console_link(resource_name: str) -> str:
-    """Returns the address of a job in the Google Cloud console, or an empty string off Vertex AI.
-
-    Args:
-        resource_name: Vertex AI's name of the job.
-    """
-    if not (match := _RESOURCE.fullmatch(resource_name)):
-        return ""
-    runs = f"https://console.cloud.google.com/vertex-ai/locations/{match['region']}/pipelines/runs"
-    return f"{runs}/{match['job']}?project={match['project']}"
 
 
 def read_records(folders: list[str]) -> list[dict[str, Any]]:
@@ -55,7 +41,7 @@ def read_records(folders: list[str]) -> list[dict[str, Any]]:
                 name, started = record["step"], record["started"]
                 if name != STEP and (name not in newest or started > newest[name]["started"]):
                     newest[name] = record
-            except (ValueError, KeyError, TypeError) as error:  # the notice must come out whatever lies there
+            except (OSError, ValueError, KeyError, TypeError) as error:  # the notice must come out whatever lies there
                 log.warning(f"{uri} is no step's record ({error!r}); left out of the notice.")
     return sorted(newest.values(), key=lambda record: record["started"])
 
@@ -136,7 +122,8 @@ def notify(
         The notice: see `summarize`.
     """
     records = read_records(job_folders(pipeline_root, job, resource_name))
-    link = console_link(resource_name)
+    run = find_run(resource_name)
+    link = run.link if run else ""
     notice = summarize(records, job=job, state=state, error_message=error_message, link=link)
     line = headline(notice)
     (log.error if notice["error"] else log.info)(line)

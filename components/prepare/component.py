@@ -24,7 +24,7 @@ def prepare(
     max_length: int,
     shard_megabytes: int,
     pretrained: str,
-    fingerprint: str,
+    source_fingerprint: str,
     dataset: dsl.Output[dsl.Dataset],
 ) -> None:
     """Turns a source of labelled texts or images into TFRecord shards and a manifest.
@@ -47,7 +47,7 @@ def prepare(
         max_length: Tokens of a text, padding and special tokens included.
         shard_megabytes: Size of a TFRecord shard, in 10^6 bytes.
         pretrained: Model whose tokenizer a text source needs: folder, gs:// folder, sample://minilm or hub name.
-        fingerprint: Fingerprint of the source's files, so that a cached data set is of these very files.
+        source_fingerprint: Fingerprint of the source's files, so that a cached data set is of these very files.
         dataset: The data set: shards of the splits train, validation and test, and manifest.json.
     """
     from components import step
@@ -83,5 +83,5 @@ def prepare(
             examples=examples,
             source=manifest.source,
             fingerprint=manifest.fingerprint,
-            source_fingerprint=fingerprint,
+            source_fingerprint=source_fingerprint,
         )

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 from components import files
 from components.errors import ConfigError, DataError, did_you_mean
@@ -96,16 +96,12 @@ def _matching_files(source: str) -> list[str]:
 
 
 def _glob(pattern: str) -> list[str]:
-    if not files.is_remote(pattern):
-        return files.glob(pattern)
-    import tensorflow as tf
-
     try:
         return files.glob(pattern)
-    except tf.errors.OpError as error:
+    except OSError as error:
         raise DataError(
-            f"data.source {pattern!r} can't be listed ({error.message}); check the bucket's name, and that the account "
-            "of this step may read it."
+            f"data.source {pattern!r} can't be listed ({error.strerror}); check the bucket's name, and that the "
+            "account of this step may read it."
         ) from error
 
 
@@ -118,15 +114,6 @@ def _near_file(source: str) -> str:
 
 def _suffix(uri: str) -> str:
     return PurePosixPath(uri).suffix.lower()
-
-
-def _open(uri: str) -> BinaryIO:
-    if files.is_remote(uri):
-        import tensorflow as tf
-
-        remote: BinaryIO = tf.io.gfile.GFile(uri, "rb")
-        return remote
-    return Path(uri).open("rb")
 
 
 class _UndecodableError(Exception):
@@ -147,7 +134,7 @@ def _lines(uri: str, encoding: str) -> Iterator[str]:
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     rest, bytes_read, at_start, block = "", 0, True, b"first"
-    with _open(uri) as file:
+    with files.open_bytes(uri) as file:
         while block:
             block = file.read(BLOCK_BYTES)
             bytes_read += len(block)

@@ -3,7 +3,8 @@
 import re
 from typing import Any
 
-from components.errors import ConfigError, TpuPipelinesError, first_line
+from components.cloud import explained
+from components.errors import ConfigError, first_line
 from components.step import log
 
 # Where the serving container answers. Vertex AI tells it so as AIP_PREDICT_ROUTE, AIP_HEALTH_ROUTE and AIP_HTTP_PORT.
@@ -14,10 +15,6 @@ HTTP_PORT = 8080
 LONGEST_NAME = 128
 # A filter, and the upload operator's JSON, put the name between quotes and escape nothing.
 _UNSAFE = re.compile(r'["\\\x00-\x1f\x7f]')
-
-
-class RegistryError(TpuPipelinesError):
-    """The Vertex AI Model Registry can't be asked."""
 
 
 def container_spec(image: str) -> dict[str, Any]:
@@ -49,39 +46,21 @@ def find_parent(name: str, *, project: str, location: str) -> str:
 
     Raises:
         ConfigError: if the name can't be looked for, or project or region is impossible.
-        RegistryError: if the registry refuses to answer.
+        TpuPipelinesError: if the registry refuses to answer, or can't.
     """
     _check_name(name)
     for value, setting in ((project, "vertex.project"), (location, "vertex.regions")):
         if not value:  # the SDK would take what it finds on this machine
             raise ConfigError(f"{setting} is empty, so there is no model registry to ask; set it.")
-    import requests
-    from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound, Unauthorized
-    from google.auth.exceptions import GoogleAuthError
     from google.cloud import aiplatform
 
-    where = f"The model registry of project {project!r} in {location!r}"
-    try:
-        aiplatform.init(project=project, location=location, api_transport="rest")
+    what = f"The model registry of project {project!r} in {location!r}"
+    with explained(what):
+        try:
+            aiplatform.init(project=project, location=location, api_transport="rest")
+        except ValueError as error:  # the SDK's own check of the region
+            raise ConfigError(f"{what}: {first_line(error)[:200]}; check vertex.regions.") from error
         listed = aiplatform.Model.list(filter=f'display_name="{name}"')
-    except ValueError as error:  # the SDK's own check of the region
-        raise ConfigError(f"{where} can't be asked: {first_line(error)[:200]}; check vertex.regions.") from error
-    except (Forbidden, Unauthorized) as error:
-        raise RegistryError(
-            f"{where} may not be read ({_said(error)}); grant roles/aiplatform.user to the account that the steps run "
-            "as (vertex.service_account), and enable aiplatform.googleapis.com."
-        ) from error
-    except NotFound as error:
-        raise RegistryError(
-            f"{where} was not found ({_said(error)}); check vertex.project and vertex.regions."
-        ) from error
-    except GoogleAuthError as error:
-        raise RegistryError(
-            f"{where} can't be asked without credentials ({first_line(error)}); run this step on Vertex AI, or "
-            "`gcloud auth application-default login` first."
-        ) from error
-    except (GoogleAPIError, requests.RequestException) as error:
-        raise RegistryError(f"{where} gave no answer ({_said(error)}); try again later.") from error
     # The newest first; the SDK's filter is not relied upon to tell upper from lower case.
     same = sorted((model for model in listed if model.display_name == name), key=lambda m: m.create_time, reverse=True)
     names = [model.resource_name.partition("@")[0] for model in same]
@@ -105,10 +84,3 @@ def _check_name(name: str) -> None:
             f"release.model_name is {name!r}, expected 1 to {LONGEST_NAME} characters without quotes, backslashes and "
             "line ends: the registry can't be asked for another."
         )
-
-
-def _said(error: Exception) -> str:
-    """Returns the registry's words, without the address that clients put in front of or among them."""
-    if not hasattr(error, "message"):  # the network's fault: requests tells it at length
-        return type(error).__name__
-    return re.sub(r"(GET|POST) https?://\S+: ", "", first_line(error))

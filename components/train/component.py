@@ -90,6 +90,7 @@ def train(
             replicas=replicas,
             tpu=tpu,
         )
+        run.save(checkpoints=options.checkpoint_dir)  # where a run that is cut off can be gone on with
         result = train(dataset.uri, model.uri, options)
         run.report(best_step=result.step, validation=result.metric)
         model.metadata.update(builder=builder, step=result.step, **result.metric)

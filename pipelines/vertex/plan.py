@@ -7,13 +7,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines import machines
-from pipelines.images import Images
-from pipelines.platforms import train_retries
 from pipelines.show import show_plan
+from pipelines.vertex.platform import train_retries
 from pipelines.vertex.submission import Submission
 
 
-def show_submission(run: Submission, images: Images, console: Console) -> None:
+def show_submission(run: Submission, console: Console) -> None:
     """Prints what would be sent: settings, machine, images, and what training costs at most."""
     show_plan(run.config, console)
     vertex, machine = run.config.vertex, run.config.machine.row
@@ -25,13 +24,13 @@ def show_submission(run: Submission, images: Images, console: Console) -> None:
         "artifacts": vertex.pipeline_root,
         "account": vertex.service_account or "Vertex AI's default (it has more rights than a run needs)",
         "training": "in the cpu image, no TPU",
-        "cpu image": images.cpu,
+        "cpu image": run.images.cpu,
     }
     if machine.device == "tpu":
         rows["training"] = f"{json.dumps(machine.spec(vertex.reservation))}, {vertex.capacity}"
-        rows["tpu image"] = images.tpu
+        rows["tpu image"] = run.images.tpu
     if vertex.register_model:
-        rows["serving image"] = images.serving
+        rows["serving image"] = run.images.serving
     rows["cost"] = _cost(run)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
@@ -42,7 +41,7 @@ def show_submission(run: Submission, images: Images, console: Console) -> None:
 
 
 def _cost(run: Submission) -> str:
-    """Returns what training can cost at most: nobody knows its hours before it has run."""
+    """Returns what an hour of training costs, and all the hours that it may take: nobody knows them before."""
     vertex, machine = run.config.vertex, run.config.machine.row
     if machine.device != "tpu":
         return "the steps' CPUs; no TPU"

@@ -11,7 +11,7 @@ from typing import Any
 
 from components.errors import ConfigError, did_you_mean
 from pipelines import custom_job
-from pipelines.config import RunConfig, parameters
+from pipelines.config import RunConfig, parameters, slug
 
 DISPLAY_NAME_LENGTH = 128
 JOB_ID_LENGTH = DISPLAY_NAME_LENGTH - len(custom_job.display_name(""))  # Vertex AI's own limit is 128
@@ -28,9 +28,10 @@ REGIONS = (
     *("northamerica-northeast2", "southamerica-east1", "southamerica-west1", "us-central1", "us-east1"),
     *("us-east4", "us-east5", "us-east7", "us-south1", "us-west1", "us-west2", "us-west3", "us-west4", "us-west8"),
 )
-# What the URIs of a step's artifacts and the names around its inputs may take of it.
+# Kept free beside the settings for the step's source (5 kB), the URIs of its artifacts and the names around them.
 RESERVED_BYTES = 16_384
 
+SCHEDULE = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<region>[^/]+)/schedules/(?P<id>[^/?]+)")
 _CRON_FIELD = r"[0-9A-Za-z*/,?#-]+"
 _CRON = re.compile(rf"((?:CRON_)?TZ=(?P<zone>\S+) )?{_CRON_FIELD}( {_CRON_FIELD}){{4}}")
 
@@ -71,27 +72,21 @@ def _unknown_regions(config: RunConfig) -> list[str]:
 
 def _unreachable(config: RunConfig) -> list[str]:
     """Returns what names a folder of this machine, where a worker on Vertex AI can't read it."""
-    paths = {
-        "data.source": config.data.source,
-        "data.tfds_data_dir": config.data.tfds_data_dir,
-        "model.pretrained": config.model.pretrained,
-        "training.checkpoint_dir": config.training.checkpoint_dir,
-    }
-    faults = []
-    for setting, value in paths.items():
-        is_hub_name = (
-            setting == "model.pretrained" and not value.startswith((".", "/", "~")) and not Path(value).exists()
-        )
-        schemes = {
-            "data.source": ("gs://", "tfds://", "sample://"),
-            "model.pretrained": ("gs://", "sample://"),
-        }.get(setting, ("gs://",))
-        if value and not value.startswith(schemes) and not is_hub_name:
-            faults.append(
-                f"{setting} is {value!r}, which a worker on Vertex AI can't reach; copy it to a bucket and give its "
-                "gs:// URI."
-            )
-    return faults
+    rows: list[tuple[str, str, tuple[str, ...]]] = [
+        ("data.source", config.data.source, ("gs://", "tfds://", "sample://")),
+        ("data.tfds_data_dir", config.data.tfds_data_dir, ("gs://",)),
+        ("model.pretrained", config.model.pretrained, ("gs://", "sample://")),
+        ("training.checkpoint_dir", config.training.checkpoint_dir, ("gs://",)),
+    ]
+    return [
+        f"{setting} is {value!r}, which a worker on Vertex AI can't reach; copy it to a bucket and give its gs:// URI."
+        for setting, value, schemes in rows
+        if value and not value.startswith(schemes) and not (setting == "model.pretrained" and _is_hub_name(value))
+    ]
+
+
+def _is_hub_name(name: str) -> bool:
+    return not name.startswith((".", "/", "~")) and not Path(name).exists()
 
 
 def _too_long(config: RunConfig) -> list[str]:
@@ -186,11 +181,25 @@ def job_id(wish: str) -> str:
     Raises:
         ConfigError: if nothing of the wish is left, or it is too long.
     """
-    slug = re.sub(r"[^a-z0-9]+", "-", wish.lower()).strip("-")
-    slug = slug if slug[:1].isalpha() or not slug else f"run-{slug}"
-    if not 1 <= len(slug) <= JOB_ID_LENGTH:
+    fit = slug(wish)
+    if not 1 <= len(fit) <= JOB_ID_LENGTH:
         raise ConfigError(f"--job-id is {wish!r}, expected 1 to {JOB_ID_LENGTH} lower-case letters, digits and dashes.")
-    return slug
+    return fit
+
+
+def check_schedule(config: RunConfig, cron: str) -> None:
+    """Refuses a run that can't be scheduled.
+
+    Args:
+        config: The run.
+        cron: When.
+
+    Raises:
+        ConfigError: if the run has an experiment, or `cron` is no cron expression.
+    """
+    check_cron(cron)
+    if config.vertex.experiment:
+        raise ConfigError("vertex.experiment can't go with a schedule; leave it out: --set vertex.experiment=")
 
 
 def check_cron(cron: str) -> None:

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from pipelines.live import step_style
-from pipelines.vertex.follow import Outcome
+from pipelines.show import steps_table
+from pipelines.vertex.outcome import Outcome
 
 
 def show_how_to_follow(name: str, console: Console) -> None:
@@ -19,15 +17,9 @@ def show_how_to_follow(name: str, console: Console) -> None:
 
 def show_end(outcome: Outcome, console: Console) -> None:
     """Prints how a run stands or ended: each step, the test figures, and of a failure what is known."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("step")
-    table.add_column("state")
-    table.add_column("seconds", justify="right")
-    for name, view in outcome.steps.items():
-        table.add_row(name, f"[{step_style(view.state)}]{view.state}[/]", f"{view.seconds:.1f}")
-    table.add_section()
-    table.add_row("run", f"[bold {step_style(outcome.state)}]{outcome.state}[/]", "")
-    console.print(table)
+    console.print(steps_table(outcome.steps, outcome.state))
+    if outcome.warning:
+        console.print(f"[yellow]warning:[/] {escape(outcome.warning)}", soft_wrap=True)
     if metrics := outcome.records.get("evaluate", {}).get("metrics"):
         console.print(f"  test accuracy  {metrics['accuracy']:.4f}\n  test loss      {metrics['loss']:.4f}")
     for step in ("evaluate", "export"):

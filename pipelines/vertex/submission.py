@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from components.errors import ConfigError
-from pipelines.compile import compile_pipeline, spec_of
+from pipelines.compile import compile_pipeline
 from pipelines.config import RunConfig, parameters
 from pipelines.images import Images
 from pipelines.vertex import rules
@@ -20,6 +20,7 @@ class Submission:
     Attributes:
         config: Its settings.
         pipeline: The compiled pipeline, as YAML.
+        images: The images in it.
         parameters: The pipeline's parameters by name.
         job_id: Its id, unique in project and region.
         display_name: The name that the console shows.
@@ -27,6 +28,7 @@ class Submission:
 
     config: RunConfig
     pipeline: str
+    images: Images
     parameters: dict[str, Any]
     job_id: str
     display_name: str
@@ -57,45 +59,56 @@ def make(
         ConfigError: listing what is wrong, a sentence each.
     """
     rules.check(config)
-    text, values = compile_pipeline(config, images), parameters(config)
+    values = parameters(config)
     if pipeline:
-        compiled, text = spec_of(text), _read(pipeline)
-        rules.check_parameters(spec_of(text), values)
-        _check_fixed(pipeline, spec_of(text), compiled)
+        text, given = _read(pipeline)
+        images = _images_of(given, images)
+        compiled = yaml.safe_load(compile_pipeline(config, images))
+        rules.check_parameters(given, values)
+        if _without_defaults(given) != _without_defaults(compiled):
+            raise ConfigError(
+                f"{pipeline} was compiled with other settings of `machine` or `vertex`, or by another version, than "
+                "this run's; compile it again, or leave --pipeline out."
+            )
+    else:
+        text = compile_pipeline(config, images)
+        rules.check_parameters(yaml.safe_load(text), values)
     return Submission(
         config=config,
         pipeline=text,
+        images=images,
         parameters=values,
         job_id=rules.job_id(job_id) if job_id else rules.new_job_id(config.name),
         display_name=rules.display_name(display_name or config.name),
     )
 
 
-def _check_fixed(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Refuses a pipeline whose training job was compiled otherwise than the run's settings have it."""
-    different = [name for name, value in _job_of(wanted).items() if _job_of(found).get(name) != value]
-    if different:
-        raise ConfigError(
-            f"{path} was compiled with other settings of `machine` or `vertex` than the run has (its training job "
-            f"differs in {', '.join(different)}); compile it again, or leave --pipeline out."
-        )
+def _without_defaults(spec: dict[str, Any]) -> dict[str, Any]:
+    """Returns a pipeline's spec without what a run gives it anyway."""
+    root, definitions = spec["root"], spec["root"].get("inputDefinitions", {})
+    known = {name: value | {"defaultValue": None} for name, value in definitions.get("parameters", {}).items()}
+    return spec | {"root": root | {"inputDefinitions": definitions | {"parameters": known}}}
 
 
-def _job_of(spec: dict[str, Any]) -> dict[str, Any]:
-    """Returns what is fixed of a pipeline's training job, by the names of GCPC, its image left out."""
-    definitions = spec["components"].get("comp-train", {}).get("inputDefinitions", {}).get("parameters", {})
-    fixed = {name: definition.get("defaultValue") for name, definition in definitions.items()}
-    for pool in fixed.pop("worker_pool_specs", []):
-        fixed |= {name: value for name, value in pool.items() if name != "container_spec"}
-        fixed["env"] = pool["container_spec"]["env"]
-    return fixed
+def _images_of(spec: dict[str, Any], unnamed: Images) -> Images:
+    """Returns the images that a compiled pipeline names; those of `unnamed` where it names none."""
+    executors, parts = spec["deploymentSpec"]["executors"], spec["components"]
+    cpu = executors.get("exec-prepare", {}).get("container", {}).get("image", unnamed.cpu)
+    train = parts.get("comp-train", {}).get("inputDefinitions", {}).get("parameters", {})
+    pools = train.get("worker_pool_specs", {}).get("defaultValue", [])
+    tpu = pools[0]["container_spec"]["image_uri"] if pools else unnamed.tpu
+    tasks = [part.get("dag", {}).get("tasks", {}).get("registration") for part in parts.values()]
+    serving = [task["inputs"]["parameters"]["serving_image"]["runtimeValue"]["constant"] for task in tasks if task]
+    return Images(cpu, tpu, serving[0] if serving else unnamed.serving)
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> tuple[str, dict[str, Any]]:
+    """Returns a compiled pipeline's text and spec."""
     try:
         text = path.read_text(encoding="utf-8")
-        if "root" in spec_of(text):
-            return text
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        spec = yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} can't be read as a compiled pipeline ({error}); make it with compile -o.") from error
-    raise ConfigError(f"{path} is no compiled pipeline; make it with `tpu-pipelines compile -o`.")
+    if not isinstance(spec, dict) or not {"root", "components", "deploymentSpec"} <= spec.keys():
+        raise ConfigError(f"{path} is no compiled pipeline; make it with `tpu-pipelines compile -o`.")
+    return text, spec

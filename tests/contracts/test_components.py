@@ -133,7 +133,7 @@ def data_settings(source):
     defaults = {
         name: field.default for name, field in parameter_fields().items() if name in prepare.component_spec.inputs
     }
-    changed = {"source": str(source), "pretrained": "sample://minilm", "max_length": 16, "fingerprint": ""}
+    changed = {"source": str(source), "pretrained": "sample://minilm", "max_length": 16, "source_fingerprint": ""}
     return {**defaults, **changed}
 
 
@@ -156,7 +156,7 @@ def chain(tmp_path_factory):
 
     settings = data_settings(source)
     seen = run(fingerprint, {name: settings[name] for name in ("source", "tfds_data_dir", "pretrained")})
-    made = run(prepare, settings | {"fingerprint": seen["parameterValues"]["Output"]})
+    made = run(prepare, settings | {"source_fingerprint": seen["parameterValues"]["Output"]})
     dataset = made["artifacts"]["dataset"]["artifacts"][0]["uri"]
     run(
         train,

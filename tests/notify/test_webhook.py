@@ -7,7 +7,7 @@ import pytest
 from kfp import dsl
 
 from components.notify import component, webhook
-from components.notify.notify import LONGEST_ERROR, console_link, notify
+from components.notify.notify import LONGEST_ERROR, notify
 from components.step import log
 
 SECRET = "/services/T0/B0/secret?key=secret&token=secret"
@@ -178,14 +178,6 @@ def test_hosts(url, host):
 
 
 # The notice
-
-
-@pytest.mark.parametrize(
-    ("resource_name", "link"),
-    [(RESOURCE, LINK), ("", ""), ("local-pipeline-exit-handler-1", ""), (RESOURCE + "/x", "")],
-)
-def test_the_link_to_the_console(resource_name, link):
-    assert console_link(resource_name) == link
 
 
 def record(folder, step, **fields):

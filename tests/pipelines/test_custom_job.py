@@ -1,41 +1,26 @@
 """The training step as a CustomJob: the payload that the launcher sends, read by the real protos."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 from google.cloud.aiplatform_v1.types import CustomJob, Scheduling
-from google.protobuf import json_format
-from kfp.pipeline_spec import pipeline_spec_pb2
 
 from components.train.component import train
 from pipelines import machines
-from pipelines.config import Vertex
+from pipelines.compile import compile_pipeline
+from pipelines.config import Vertex, load
 from pipelines.custom_job import custom_job
+from pipelines.images import Images
 from tests.pipelines.payloads import payload
 
 
-def job_of(machine="v5e-4", **vertex):
-    row = machines.find(machine, allow_unverified=True)
-    component = custom_job(train, output="model", machine=row, vertex=Vertex(**vertex))
-    return json_format.MessageToDict(component.pipeline_spec), component
-
-
-def sent(machine="v5e-4", **vertex):
-    """Returns the payload as the real proto reads it: an unknown field, or a number as text, is an error."""
-    spec, _ = job_of(machine, **vertex)
-    (task,) = spec["components"]
-    body = payload(_with_integers(spec), task.removeprefix("comp-"))
-    for pool in body["job_spec"]["worker_pool_specs"]:
-        pool["container_spec"]["args"] = [str(argument) for argument in pool["container_spec"]["args"]]
+def sent(machine="v5e-4", *overrides):
+    """Returns the payload in a compiled pipeline, and as the real proto reads it: strictly."""
+    settings = [f"machine.name={machine}", "machine.allow_unverified=true", "training.global_batch_size=64", *overrides]
+    text = compile_pipeline(load(Path("configs/mnist.yaml"), settings), Images())
+    body = payload(yaml.safe_load(text))
     return body, CustomJob(body)
-
-
-def _with_integers(spec):
-    from pipelines.compile import whole_numbers
-
-    for component in spec["components"].values():
-        for parameter in component["inputDefinitions"]["parameters"].values():
-            if "defaultValue" in parameter:
-                parameter["defaultValue"] = whole_numbers(parameter["defaultValue"])
-    return spec
 
 
 @pytest.mark.parametrize("machine", ["v2-8", "v3-8", "v5e-1", "v5e-4", "v5e-8", "v6e-1", "v6e-4", "v6e-8"])
@@ -49,7 +34,7 @@ def test_one_pool_one_replica_and_the_machine_s_own_words(machine):
 
 
 def test_numbers_are_integers():
-    body, _ = sent("v3-8", boot_disk_gb=200)
+    body, _ = sent("v3-8", "vertex.boot_disk_gb=200")
     (pool,) = body["job_spec"]["worker_pool_specs"]
     numbers = [pool["replica_count"], pool["machine_spec"]["accelerator_count"], pool["disk_spec"]["boot_disk_size_gb"]]
     assert [(type(number), number) for number in numbers] == [(int, 1), (int, 8), (int, 200)]
@@ -58,12 +43,10 @@ def test_numbers_are_integers():
 def test_what_the_run_s_settings_become():
     account, board = "trainer@p.iam.gserviceaccount.com", "projects/p/locations/us-central1/tensorboards/7"
     _, job = sent(
-        service_account=account,
-        tensorboard=board,
-        network="projects/12345/global/networks/main",
-        labels={"team": "ml"},
-        train_timeout_hours=1.5,
-        capacity="spot",
+        "v5e-4",
+        *(f"vertex.service_account={account}", f"vertex.tensorboard={board}", "vertex.labels={team: ml}"),
+        *("vertex.network=projects/12345/global/networks/main", "vertex.train_timeout_hours=1.5"),
+        "vertex.capacity=spot",
     )
     spec = job.job_spec
     assert (spec.service_account, spec.tensorboard) == (account, board)
@@ -75,13 +58,13 @@ def test_what_the_run_s_settings_become():
 
 
 def test_retries_can_be_switched_off():
-    _, job = sent(disable_retries=True)
+    _, job = sent("v5e-4", "vertex.disable_retries=true")
     assert job.job_spec.scheduling.disable_retries
 
 
 def test_a_reservation_is_named():
     name = "projects/p/zones/us-central1-a/reservations/r"
-    _, job = sent(capacity="reservation", reservation=name)
+    _, job = sent("v5e-4", "vertex.capacity=reservation", f"vertex.reservation={name}")
     affinity = job.job_spec.worker_pool_specs[0].machine_spec.reservation_affinity
     assert (affinity.reservation_affinity_type.name, list(affinity.values)) == ("SPECIFIC_RESERVATION", [name])
     assert affinity.key == "compute.googleapis.com/reservation-name"
@@ -104,8 +87,7 @@ def test_checkpoints_lie_below_the_model_and_keep_the_step_in_the_cache():
 
 
 def test_inputs_and_outputs_stay_those_of_the_component():
-    spec, component = job_of()
+    component = custom_job(train, output="model", machine=machines.find("v5e-4"), vertex=Vertex())
     assert component.component_spec.name == "train"
     assert set(train.component_spec.inputs) <= set(component.component_spec.inputs)
     assert set(component.component_spec.outputs) == {"model", "gcp_resources"}
-    assert json_format.ParseDict(spec, pipeline_spec_pb2.PipelineSpec())

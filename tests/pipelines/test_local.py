@@ -1,12 +1,18 @@
 """Following KFP's output, without running it: logs, states, and what is shown."""
 
 import io
+from pathlib import Path
 
+from google.protobuf import json_format
 from rich.console import Console
 
+from pipelines.config import load
 from pipelines.live import display
-from pipelines.local import RunView
+from pipelines.local import STEPS, RunView
+from pipelines.platforms import ThisMachine
 from pipelines.runs import RunFolder
+from pipelines.training import training_pipeline
+from pipelines.vertex.steps import step_names
 
 # Lines as kfp 2.17.3 and our steps print them.
 LINES = """\
@@ -64,3 +70,8 @@ def test_output_that_is_no_terminal_gets_a_line_per_change(tmp_path):
         "notify",
         "notify",
     ]
+
+
+def test_the_steps_are_those_of_the_graph():
+    graph = training_pipeline(load(Path("configs/mnist_sample.yaml")), ThisMachine())
+    assert sorted(STEPS) == sorted(step_names(json_format.MessageToDict(graph.pipeline_spec)))

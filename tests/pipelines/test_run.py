@@ -47,7 +47,7 @@ def test_the_whole_pipeline_ends_in_an_exported_model(tmp_path):
     answer = served(image=tf.zeros([2, 28, 28, 1], tf.uint8))
     assert answer["probabilities"].shape == (2, 10)
     assert Path(summary["artifacts"]["report"]).read_text(encoding="utf-8").startswith("<!doctype html>")
-    for word in ("test accuracy", "SavedModel", "report", "train      SUCCEEDED"):
+    for word in ("test accuracy", "SavedModel", "report", "train         SUCCEEDED"):
         assert word in result.stdout
     notice = next((tmp_path / "latest" / "steps").glob("*/notify/notice"))
     assert json.loads(notice.read_text(encoding="utf-8"))["state"] == "SUCCEEDED"
@@ -73,6 +73,7 @@ def test_a_failing_step_is_named_with_its_error_and_its_log(tmp_path):
     assert summary["failing_step"] == "train"
     assert "it takes filters" in summary["error"]
     assert {name: step["state"] for name, step in summary["steps"].items()} == {
+        "fingerprint": "SUCCEEDED",
         "prepare": "SUCCEEDED",
         "train": "FAILED",
         "evaluate": "SKIPPED",

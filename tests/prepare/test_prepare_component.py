@@ -21,7 +21,7 @@ def test_inputs_are_the_settings() -> None:
     names = [field.name for field in fields(PrepareSettings)]
     assert names == [*Data.model_fields, "pretrained"]
     inputs = inspect.signature(component.prepare.python_func).parameters
-    assert list(inputs) == [*names, "fingerprint", "dataset"]
+    assert list(inputs) == [*names, "source_fingerprint", "dataset"]
     assert {name: inputs[name].annotation for name in names} == {f.name: f.type for f in fields(PrepareSettings)}
     assert all(parameter.default is inspect.Parameter.empty for parameter in inputs.values())
 

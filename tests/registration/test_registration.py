@@ -6,8 +6,9 @@ from google.cloud.aiplatform import initializer
 from google.cloud.aiplatform_v1.types import Model, ModelContainerSpec
 from google_cloud_pipeline_components.container.v1.model.upload_model import remote_runner
 
+from components.cloud import AccessError, ServiceError
 from components.errors import ConfigError
-from components.registration.registration import RegistryError, container_spec, find_parent, vertex_uri
+from components.registration.registration import container_spec, find_parent, vertex_uri
 from components.step import log
 
 
@@ -82,20 +83,25 @@ def test_a_place_that_is_none(project, location, sentence):
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "sentence"),
+    ("code", "message", "kind", "sentence"),
     [
-        (403, "Permission denied.", r"may not be read \(403 Permission denied\.\); grant roles/aiplatform\.user"),
-        (401, "Expired.", r"may not be read \(401 Expired\.\)"),
-        (404, "No such project.", r"was not found \(404 No such project\.\); check vertex\.project"),
-        (400, "Filter!", r"gave no answer \(400 Filter!\); try again later"),
+        (403, "Permission denied.", AccessError, r"not allowed \(403 Permission denied\); give the account the roles"),
+        (401, "Expired.", AccessError, r"not allowed \(401 Expired\)"),
+        (
+            404,
+            "No such project.",
+            ConfigError,
+            r"not found \(404 No such project\); check its name, project and region",
+        ),
+        (400, "Filter!", ConfigError, r"refused \(400 Filter!\); change that"),
+        (501, "Not here.", ServiceError, r"no answer \(501 Not here\); check the network, and try again later"),
     ],
 )
-def test_a_registry_that_refuses_is_one_sentence(registry, code, message, sentence):
+def test_a_registry_that_refuses_is_one_sentence(registry, code, message, kind, sentence):
     registry.refusal = (code, message)
-    with pytest.raises(RegistryError, match=r"The model registry of project 'test-project' in 'us-central1' ") as error:
+    with pytest.raises(kind, match=r"The model registry of project 'test-project' in 'us-central1': ") as error:
         find("digits")
     assert error.match(sentence)
-    assert error.value.fault == "user"
     assert "\n" not in str(error.value)
 
 
@@ -104,14 +110,14 @@ def test_no_credentials(tmp_path, monkeypatch):
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setattr(initializer.global_config, "_credentials", None)  # those of an earlier test
-    with pytest.raises(RegistryError, match=r"without credentials \(.*\); run this step on Vertex AI"):
+    with pytest.raises(AccessError, match=r"no credentials that work \(.*\); run `gcloud auth"):
         find("digits")
 
 
 def test_no_network(registry, monkeypatch):
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    with pytest.raises(RegistryError, match=r"gave no answer \(ProxyError\); try"):
+    with pytest.raises(ServiceError, match=r"no answer \(ProxyError\); check the network"):
         find("digits")
 
 

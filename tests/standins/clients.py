@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from components import files
+from components import files, step
 from components.models import saved
 
 
@@ -51,6 +51,23 @@ def component_files() -> None:
     assert list(files.walk(folder)) == []
 
 
+def errors() -> None:
+    """What is not there fails as a local file does, and a step says so in one sentence."""
+    for uri in ("gs://bucket/missing", "gs://no-such-bucket/x"):
+        for read in (files.read_bytes, files.size):
+            try:
+                read(uri)
+            except FileNotFoundError as error:
+                assert error.filename == uri
+            else:
+                raise AssertionError(uri)
+    try:
+        with step.running("prepare", dataset="gs://no-such-bucket/run/prepare/dataset"):
+            raise AssertionError("the body must not run")
+    except SystemExit as ended:
+        assert ended.code == 1
+
+
 def records() -> None:
     """TFRecord files, written one after another and read by tf.data, several at once."""
     uris = [f"gs://bucket/records/{shard}.tfrecord" for shard in range(4)]
@@ -69,9 +86,9 @@ def checkpoints() -> None:
     variable = tf.Variable(tf.zeros([1000]))
     checkpoint = tf.train.Checkpoint(variable=variable)
     manager = tf.train.CheckpointManager(checkpoint, "gs://bucket/checkpoints", max_to_keep=2)
-    for step in (1, 2, 3):
+    for number in (1, 2, 3):
         variable.assign_add(tf.ones([1000]))
-        manager.save(checkpoint_number=step)
+        manager.save(checkpoint_number=number)
     assert [path.rpartition("/")[2] for path in manager.checkpoints] == ["ckpt-2", "ckpt-3"]
     again = tf.Variable(tf.zeros([1000]))
     path = tf.train.latest_checkpoint("gs://bucket/checkpoints")

@@ -12,7 +12,7 @@ import pytest
 from tests.standins.edge import KINDS, STORAGE_HOSTS, TOKEN, Faults, edge
 from tests.standins.storage import storage
 
-CLIENTS = ("component_files", "records", "checkpoints", "models", "storage_client")
+CLIENTS = ("component_files", "errors", "records", "checkpoints", "models", "storage_client")
 
 
 def run(network, *arguments):
@@ -78,6 +78,7 @@ def test_tensorflow_and_the_storage_client_work_on_a_bucket(faults, tmp_path):
     with storage() as server, edge(server.routes, tmp_path, faults) as network:
         answer = run(network, "-m", "tests.standins.clients", *CLIENTS)
     assert [line.split()[0] for line in answer.splitlines() if line.endswith(" done")] == list(CLIENTS)
+    assert "gs://no-such-bucket/run/prepare can't be written (" in answer
     assert not network.unknown_hosts
     assert not server.names("bucket", "new/")
     requests = sum(request.split()[1].startswith(STORAGE_HOSTS) for request in network.requests)

@@ -1,19 +1,27 @@
 """Google's services on this machine, for the command line and the real clients in it."""
 
 import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from google.cloud.resourcemanager_v3.services.projects.client import ProjectsClientMeta
 
+from pipelines import cli
 from tests.standins.edge import PROJECT, Edge, edge
 from tests.standins.storage import Storage, storage
 from tests.standins.vertex import Vertex, vertex
+from tests.standins.vertex.processes import CHILD_PATH
 
+# What the SDK asks of the Resource Manager, it asks by gRPC; nothing else of the program is touched.
+ONLY_ACCOUNTS = {"VERTEX_STANDIN_PATCHES": "resourcemanager"}
+ProjectsClientMeta._transport_registry.move_to_end("rest", last=False)
 PROGRAM = Path(sys.executable).with_name("tpu-pipelines")
 NUMBER = "123456789012"
 ROOT = Path(__file__).parents[3]
@@ -28,26 +36,51 @@ class Cloud:
     network: Edge
     folder: Path
 
-    def run(self, *words, **environment):
+    def run(self, *words):
         """Runs `tpu-pipelines` to its end."""
         return subprocess.run(
             [PROGRAM, *map(str, words)],
-            env={**os.environ, **self.network.environment, **self.service.environment, "COLUMNS": "200", **environment},
+            env={
+                **os.environ,
+                **self.network.environment,
+                "COLUMNS": "200",
+                "PYTHONPATH": str(CHILD_PATH),
+                **ONLY_ACCOUNTS,
+            },
             cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,
         )
 
-    def submit(self, *overrides, config="configs/mnist_sample.yaml", command="submit", options=()):
-        """Runs `tpu-pipelines submit` with small data, on a v5e-4 that CPU replicas play."""
+    def call(self, *words):
+        """Does what `run` does in this process, where Google's SDK need be imported once only."""
+        out, err, status = io.StringIO(), io.StringIO(), 0
+        out.reconfigure = lambda **_: None
+        with (
+            mock.patch.dict(os.environ, self.network.environment | {"COLUMNS": "200"}),
+            mock.patch.object(sys, "argv", ["tpu-pipelines", *map(str, words)]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            contextlib.chdir(ROOT),
+        ):
+            try:
+                cli.main()
+            except SystemExit as ended:
+                status = ended.code or 0
+        return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+
+    def submit(self, *overrides, command="submit", options=(), how=None):
+        """Submits a small run, on a v5e-4 that CPU replicas play."""
         settings = [
             *(f"vertex.project={PROJECT}", "vertex.pipeline_root=gs://bucket/runs"),
             *("machine.name=v5e-4", "data.sample_fraction=0.2", "evaluation.min_accuracy=0.1", "training.epochs=1"),
             *overrides,
         ]
         words = [word for setting in settings for word in ("--set", setting)]
-        return self.run(command, config, "--images", "tests/golden/images.json", *words, *options)
+        return (how or self.call)(
+            command, "configs/mnist_sample.yaml", "--images", "tests/golden/images.json", *words, *options
+        )
 
     def records(self):
         """Returns the steps' records in the bucket, by step."""

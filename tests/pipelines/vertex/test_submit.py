@@ -1,7 +1,9 @@
 """Submission through the real SDK: what is sent, what is refused before, how a run is followed and sent elsewhere."""
 
+import itertools
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -79,7 +81,7 @@ def test_a_run_is_sent_once_with_all_that_the_config_says(cloud_with):
 
     again = cloud.submit(*overrides, options=options)
     assert again.returncode == 2
-    assert "there is a run of this id already" in again.stderr
+    assert "There is a run my-run-1 in us-central1 already" in again.stderr
 
     scheduled = cloud.submit(
         *overrides, "vertex.experiment=", command="schedule", options=["--cron", "TZ=Europe/Berlin 0 3 * * 1"]
@@ -97,9 +99,9 @@ def test_a_run_is_sent_once_with_all_that_the_config_says(cloud_with):
     assert "vertex.experiment can't go with a schedule" in refused.stderr
 
     name = re.search(r"projects/\S+/schedules/\d+", scheduled.stdout)[0]
-    assert "cron TZ=Europe/Berlin" in cloud.run("status", name).stdout
-    assert cloud.run("cancel", name).returncode == 0
-    assert cloud.run("status", name).returncode == 2
+    assert "cron TZ=Europe/Berlin" in cloud.call("status", name).stdout
+    assert cloud.call("cancel", name).returncode == 0
+    assert cloud.call("status", name).returncode == 2
 
 
 def test_a_bucket_that_is_not_there_is_refused(cloud_with):
@@ -112,7 +114,7 @@ def test_a_bucket_that_is_not_there_is_refused(cloud_with):
 
 def test_without_credentials_one_sentence_says_how_to_get_them(cloud_with):
     cloud = cloud_with()
-    cloud.network.environment["GOOGLE_APPLICATION_CREDENTIALS"] = ""
+    cloud.network.environment |= {"GOOGLE_APPLICATION_CREDENTIALS": "", "CLOUDSDK_CONFIG": str(cloud.folder)}
     result = cloud.submit(options=["--wait"])
     assert result.returncode == 2
     assert "gcloud auth application-default login" in result.stderr
@@ -121,44 +123,62 @@ def test_without_credentials_one_sentence_says_how_to_get_them(cloud_with):
 def test_status_and_cancel(cloud_with):
     cloud = cloud_with()
     name = NAME.search(cloud.submit().stdout)[0]
-    status = cloud.run("status", name)
+    status = cloud.call("status", name)
     assert status.returncode == 0, status.stderr
     assert "RUNNING" in status.stdout
-    assert cloud.run("cancel", name).returncode == 0
-    assert "CANCELLED" in cloud.run("status", name).stdout
-    unknown = cloud.run("status", name + "-x")
+    assert cloud.call("cancel", name).returncode == 0
+    assert "CANCELLED" in cloud.call("status", name).stdout
+    unknown = cloud.call("status", name + "-x")
     assert unknown.returncode == 2
     assert "not found" in unknown.stderr
-    assert cloud.run("status", "mnist").returncode == 2
+    assert cloud.call("status", "mnist").returncode == 2
 
 
-def test_a_failed_step_is_shown_with_its_error_and_its_last_lines(cloud_with):
+def test_a_failed_step_is_shown_and_its_own_want_of_memory_is_no_want_of_machines(cloud_with):
     cloud = cloud_with(run_pipelines=True)
+    Path(cloud.folder, "greedy.py").write_text(
+        "def build(**arguments):\n    raise RuntimeError('RESOURCE_EXHAUSTED: Ran out of memory in hbm')\n"
+    )
+    cloud.service.process_environment["PYTHONPATH"] = str(cloud.folder)
+    looks = itertools.count()
+    # A minute in which the service answers no look at the run, once it has begun.
+    cloud.service.busy = lambda request: bool(NAME.search(request.path)) and 2 <= next(looks) < 6
     result = cloud.submit(
-        "training.class_weights={eleven: 2.0}", "vertex.retries=0", options=["--wait", "--poll", "0.5"]
+        *("model.builder=greedy:build", "vertex.regions=[us-central1, us-east1]", "vertex.retries=0"),
+        options=["--wait", "--poll", "0.5"],
     )
     assert result.returncode == 2, result.stdout + result.stderr
-    assert "train failed: training.class_weights names 'eleven', the data set's classes are" in result.stdout
+    assert re.search("train failed: .*RESOURCE_EXHAUSTED: Ran out of memory in hbm", result.stdout)
     assert "lines of its log" in result.stdout
-    name = NAME.search(result.stdout)[0]
-    status = cloud.run("status", name)
+    assert "us-east1/" not in result.stdout
+    assert len(posted(cloud, "pipelineJobs")) == 1
+    assert "checkpoint_dir=" not in result.stdout.partition("last 15 lines")[2], "there is nothing to go on from"
+    cloud.service.busy = None
+    status = cloud.call("status", NAME.search(result.stdout)[0])
     assert status.returncode == 2
-    assert "train failed: training.class_weights names 'eleven'" in status.stdout
+    assert "RESOURCE_EXHAUSTED" in status.stdout
 
 
-def test_the_next_region_is_tried_when_a_slice_is_out_of_stock(cloud_with):
-    cloud = cloud_with(run_pipelines=True, stockout=["us-central1", "us-east1"])
+def test_the_next_region_is_tried_and_training_goes_on_there(cloud_with):
+    def second_has_begun(job):
+        names = cloud.storage.names("bucket", "runs/") if job.location == "us-east1" else []
+        return any(name.endswith("/checkpoints/checkpoint") for name in names)
+
+    cloud = cloud_with(run_pipelines=True, stockout=["us-central1"], kill_first_try=second_has_begun)
+    cloud.service.custom_jobs.preempted.add("us-east1")
     result = cloud.submit(
         "vertex.regions=[us-central1, us-east1, us-west4]",
-        *("vertex.retries=0", "vertex.register_model=false"),
+        *("vertex.retries=0", "vertex.register_model=false", "training.epochs=3"),
         options=["--wait", "--poll", "0.5"],
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "No TPU in us-central1: Resources are insufficient in region: us-central1" in result.stdout
+    assert "No TPU in us-east1: STOCKOUT" in result.stdout
     assert re.search("Tried: us-central1: .*us-east1: .*us-west4: SUCCEEDED", result.stdout)
-    assert [re.search("locations/([^/]+)", name)[1] for name in NAME.findall(result.stdout)[:3]] == [
-        *("us-central1", "us-east1", "us-west4")
-    ]
+    first, second, third = cloud.service.jobs
+    assert [job.location for job in (first, second, third)] == ["us-central1", "us-east1", "us-west4"]
+    assert any(f"resumed from {cloud.records()['train']['checkpoints']}" in line for line in third.log.lines)
+    assert second.message.job_spec.base_output_directory.output_uri_prefix in cloud.records()["train"]["checkpoints"]
 
 
 def test_a_region_without_stock_is_all_there_is(cloud_with):

@@ -18,7 +18,7 @@ WAIT = ("--wait", "--poll", "0.5", "--job-id", "whole")
 def good(tmp_path_factory):
     """A run with nothing in its way."""
     with a_cloud(tmp_path_factory.mktemp("good"), run_pipelines=True) as cloud:
-        yield cloud, cloud.submit(*SETTINGS, options=WAIT)
+        yield cloud, cloud.submit(*SETTINGS, options=WAIT, how=cloud.run)
 
 
 def registered(cloud):
@@ -83,7 +83,7 @@ def test_with_requests_failing_and_the_trainer_killed_the_result_is_the_same(goo
 
     with a_cloud(tmp_path, faults=Faults(every=20), run_pipelines=True, kill_first_try=half_way) as cloud:
         register_one(cloud, "mnist-sample")
-        result = cloud.submit(*SETTINGS, options=WAIT)
+        result = cloud.submit(*SETTINGS, options=WAIT, how=cloud.run)
         assert result.returncode == 0, result.stdout + result.stderr
         (job,) = cloud.service.jobs
         assert job.tries == [137, 0]

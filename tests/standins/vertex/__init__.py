@@ -22,6 +22,7 @@ from google.protobuf.message import Message
 
 from tests.standins.vertex import protos
 from tests.standins.vertex.custom_jobs import CustomJob, CustomJobs
+from tests.standins.vertex.errors import ApiError
 from tests.standins.vertex.ids import Ids
 from tests.standins.vertex.logs import Logs
 from tests.standins.vertex.metadata import Metadata
@@ -45,6 +46,7 @@ class Vertex:
         folder: Where its processes run.
         mount: The folder that plays `/gcs`.
         requests: Every request as received.
+        busy: Says of a request whether it is answered with 503.
         custom_jobs, pipeline_jobs, schedules, models, endpoints, metadata, logs: The parts of the service, to look
             into from a test.
     """
@@ -66,6 +68,7 @@ class Vertex:
         self.folder, self.mount = folder, mount
         self.project, self.project_number = project, project_number
         self.requests: list[Request] = []
+        self.busy: Callable[[Request], object] | None = None
         ids = Ids()
         self.logs, self.metadata, operations = Logs(project), Metadata(ids), Operations(ids)
         self._processes = Processes(folder, environment, mount)
@@ -104,7 +107,7 @@ class Vertex:
             operations,
             Accounts(project, project_number),
         ]
-        self._server = Server(services, self._canonical, self.requests.append)
+        self._server = Server(services, self._canonical, self._receive)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
@@ -162,6 +165,11 @@ class Vertex:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def _receive(self, request: Request) -> None:
+        self.requests.append(request)
+        if self.busy and self.busy(request):
+            raise ApiError("UNAVAILABLE", "The service is busy.")
 
     def _canonical(self, project: str) -> str | None:
         return self.project_number if project in (self.project, self.project_number) else None

@@ -64,6 +64,9 @@ class CustomJobs:
         stockout: Regions that are out of TPUs.
         kill_first_try: Says of a running job whether its process is to be killed now, once.
         only_gs: Whether an output directory must be a gs:// URI.
+
+    Attributes:
+        preempted: Regions where a job that was killed is not started again, for want of another machine.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class CustomJobs:
         self._processes, self._logs, self._ids = processes, logs, ids
         self._project_number, self._only_gs = project_number, only_gs
         self.restarts, self.stockout, self.kill_first_try = restarts, stockout, kill_first_try
+        self.preempted: set[str] = set()
         self._store, self.jobs = Store("CustomJob"), []
 
     def find(self, name: str) -> CustomJob:
@@ -127,6 +131,10 @@ class CustomJobs:
         message.start_time.GetCurrentTime()
         for left in reversed(range(self.restarts + 1)):
             status = self._try(job)
+            if job.killed and job.location in self.preempted:
+                sentence = f"STOCKOUT: the machine in {job.location} was taken away, and there is no other."
+                self._end(job, JobState.JOB_STATE_FAILED, 8, sentence)
+                return
             if job.killed and len(job.tries) == 1 and not job.cancelled.is_set():
                 status = self._try(job)  # as after a worker's loss: same place, same output directory
             if job.cancelled.is_set():

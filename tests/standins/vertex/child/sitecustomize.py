@@ -2,7 +2,8 @@
 
 Three things only, the last two when the module concerned is imported:
 - `/gcs`, the mount of Cloud Storage, is a folder of the stand-in; an object that is read there is fetched first;
-- Google's clients use REST unless told otherwise, since the stand-in speaks no gRPC;
+- Google's clients use REST unless told otherwise, since the stand-in speaks no gRPC (`VERTEX_STANDIN_PATCHES` names the
+  one client that this is for, in a process that is itself under test);
 - Google's launchers look after their job five times a second, not every 20 s.
 """
 
@@ -32,6 +33,7 @@ def _poll_faster(module):
     module._POLLING_INTERVAL_IN_SECONDS = POLL_SECONDS
 
 
+WANTED = os.environ.get("VERTEX_STANDIN_PATCHES", "")
 PATCHES = (
     (re.compile(r"kfp\.dsl\.types\.artifact_types"), _mount),
     (re.compile(r"google\.cloud\.(aiplatform_v1(beta1)?|resourcemanager_v3)\.services\.\w+\.client"), _prefer_rest),
@@ -46,7 +48,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     """Finds modules as usual, and has those of `PATCHES` patched as soon as they have run."""
 
     def find_spec(self, name, path=None, target=None):
-        patch = next((patch for pattern, patch in PATCHES if pattern.fullmatch(name)), None)
+        patch = next((patch for pattern, patch in PATCHES if WANTED in name and pattern.fullmatch(name)), None)
         spec = importlib.machinery.PathFinder.find_spec(name, path, target) if patch else None
         if spec is not None:
             run = spec.loader.exec_module
