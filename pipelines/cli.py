@@ -169,8 +169,7 @@ def submit(
     try:
         outcome = sending.wait(run, job, console, poll)
     except KeyboardInterrupt:
-        console.print("No longer watched. The run goes on, and so does its cost.")
-        show_how_to_follow(job.resource_name, console)
+        console.print("No longer watched. The run goes on, and so does its cost: see status and cancel, with its name.")
         raise typer.Exit(INTERRUPTED) from None
     show_end(outcome, console)
     raise typer.Exit(_exit_status(outcome.state, outcome.fault))
