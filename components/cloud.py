@@ -92,7 +92,7 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _said(error: Exception) -> str:
-    """Returns the service's own words, without the address that clients put in front of them."""
+    """Returns the service's own words, without the address that clients put among them."""
     if not hasattr(error, "message"):  # the network's fault, which requests tells at length
         return type(error).__name__
-    return re.sub(r"^(\d+ )?[A-Z]+ https?://\S+: ", "", first_line(error)).rstrip(".")
+    return re.sub(r"[A-Z]+ https?://\S+: ", "", first_line(error)).rstrip(".")

@@ -74,7 +74,7 @@ def test_names_that_can_not(name):
     [
         ("", "us-central1", r"vertex\.project is empty"),
         ("test-project", "", r"vertex\.regions is empty"),
-        ("test-project", "mars-west1", r"'mars-west1' can't be asked: Unsupported region.*check vertex\.regions"),
+        ("test-project", "mars-west1", r"'mars-west1': Unsupported region.*check vertex\.regions"),
     ],
 )
 def test_a_place_that_is_none(project, location, sentence):

@@ -60,7 +60,7 @@ def test_a_registry_that_refuses_is_one_sentence(registry, tmp_path):
     registry.refusal = (403, "Permission denied.")
     status, output, out = run(tmp_path)
     assert status == 1
-    assert "grant roles/aiplatform.user" in output
+    assert "give the account the roles in docs/vertex.md" in output
     assert "Traceback" not in output
     assert [path.name for path in out.iterdir()] == ["step.json"]
 

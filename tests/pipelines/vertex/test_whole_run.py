@@ -26,10 +26,23 @@ def registered(cloud):
     return [version for versions in cloud.service.models.versions.values() for version in versions]
 
 
-def weights(cloud):
-    """Returns the trained weights' bytes."""
-    (name,) = (name for name in cloud.storage.names("bucket", "runs/") if name.endswith("model/weights.h5"))
-    return cloud.storage.read("bucket", name)
+def results(cloud):
+    """Returns what the steps wrote and must be the same in every run, by its place below its step."""
+    ends = (
+        "/weights.h5",
+        "/manifest.json",
+        "/model.json",
+        "/contract.json",
+        ".tfrecord",
+        "/labels.json",
+        "/classification",
+    )
+    found = {}
+    for name in cloud.storage.names("bucket", "runs/"):
+        if name.endswith(ends):
+            step, _, place = name.partition("/whole/")[2].partition("/")
+            found[f"{step.partition('_')[0]}/{place}"] = cloud.storage.read("bucket", name)
+    return found
 
 
 def test_every_step_succeeds_and_says_so(good):
@@ -93,7 +106,12 @@ def test_with_requests_failing_and_the_trainer_killed_the_result_is_the_same(goo
         assert sum(faults.values()) >= 20
         metrics = [each.records()["evaluate"]["metrics"] for each in (healthy, cloud)]
         assert metrics[0] == metrics[1]
-        assert weights(healthy) == weights(cloud)
+        good_results, bad_results = results(healthy), results(cloud)
+        assert {"train/model/weights.h5", "prepare/dataset/manifest.json", "export/exported/contract.json"} <= set(
+            good_results
+        )
+        assert good_results.keys() == bad_results.keys()
+        assert [name for name, content in good_results.items() if content != bad_results[name]] == []
         assert [(model.display_name, model.version_id) for model in registered(cloud)] == [
             ("mnist-sample", "1"),
             ("mnist-sample", "2"),
