@@ -43,6 +43,7 @@ def metadata(job: Path, step: str, output: str) -> dict:
     return executor_output["artifacts"][output]["artifacts"][0]["metadata"]
 
 
+@pytest.mark.slow
 def test_passed(tmp_path, image_run):
     run = image_run(LIT, LABELS, NAMES)
     job = run_judge(tmp_path / "passed", run, 0.5)
@@ -70,6 +71,7 @@ def test_passed(tmp_path, image_run):
     assert (notice["state"], list(notice["steps"])) == ("SUCCEEDED", ["evaluate", "compare"])
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_rejected_and_failed(tmp_path, image_run):
     run = image_run(LIT, LABELS, NAMES)

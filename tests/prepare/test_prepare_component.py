@@ -38,7 +38,7 @@ def test_it_reports_and_records(settings: Make, tmp_path: Path) -> None:
     asked = settings("sample://mnist", sample_fraction=0.1)
     dataset = dsl.Dataset(name="dataset", uri=str(tmp_path / "task" / "dataset"))
     inputs = {field.name: getattr(asked, field.name) for field in fields(asked)}
-    component.prepare.python_func(**inputs, fingerprint="f1", dataset=dataset)
+    component.prepare.python_func(**inputs, source_fingerprint="f1", dataset=dataset)
     manifest = json.loads((tmp_path / "task" / "dataset" / "manifest.json").read_text())
     record = json.loads((tmp_path / "task" / "step.json").read_text())
     assert record["state"] == "SUCCEEDED"
@@ -57,7 +57,7 @@ def test_a_fault_of_the_user_is_one_sentence(
     dataset = dsl.Dataset(name="dataset", uri=str(tmp_path / "task" / "dataset"))
     inputs = {field.name: getattr(asked, field.name) for field in fields(asked)}
     with pytest.raises(SystemExit):
-        component.prepare.python_func(**inputs, fingerprint="f1", dataset=dataset)
+        component.prepare.python_func(**inputs, source_fingerprint="f1", dataset=dataset)
     record = json.loads((tmp_path / "task" / "step.json").read_text())
     assert (record["state"], record["fault"]) == ("FAILED", "user")
     assert "Did you mean 'sample://mnist'?" in record["error"]
