@@ -72,7 +72,6 @@ def test_passed(tmp_path, image_run):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_rejected_and_failed(tmp_path, image_run):
     run = image_run(LIT, LABELS, NAMES)
     job = run_judge(tmp_path / "rejected", run, 0.9)
