@@ -1,6 +1,7 @@
 """Google Cloud's words: names of runs, links to them, and errors of its clients as one sentence."""
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,8 +47,9 @@ class Run:
         )
 
 
-_NAME = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<region>[^/]+)/pipelineJobs/(?P<id>[^/?]+)")
-_LINK = re.compile(r"locations/(?P<region>[^/]+)/pipelines/runs/(?P<id>[^/?]+)\?project=(?P<project>[^&#]+)")
+_PROJECT, _REGION, _ID = r"(?P<project>[-a-z0-9.:]+)", r"(?P<region>[-a-z0-9]+)", r"(?P<id>[-a-z0-9]+)"
+_NAME = re.compile(rf"projects/{_PROJECT}/locations/{_REGION}/pipelineJobs/{_ID}\b")
+_LINK = re.compile(rf"locations/{_REGION}/pipelines/runs/{_ID}\?project={_PROJECT}")
 
 
 def find_run(text: str) -> Run | None:
@@ -70,7 +72,8 @@ def explained(what: str) -> Iterator[None]:
     """
     import requests
     from google.api_core import exceptions
-    from google.auth.exceptions import GoogleAuthError
+    from google.auth.exceptions import GoogleAuthError, TransportError
+    from google.protobuf.json_format import ParseError
 
     try:
         yield
@@ -82,13 +85,19 @@ def explained(what: str) -> Iterator[None]:
         raise AccessError(
             f"{what}: not allowed ({_said(error)}); give the account the roles in docs/vertex.md, and enable the API."
         ) from error
-    except GoogleAuthError as error:
+    except exceptions.TooManyRequests as error:
+        raise ServiceError(f"{what}: too much at once ({_said(error)}); try again later, or ask for quota.") from error
+    except (TransportError, exceptions.GoogleAPIError, requests.RequestException) as error:
+        raise ServiceError(
+            f"{what}: it failed there ({_said(error)}); check the network, and try again later."
+        ) from error
+    except (ParseError, json.JSONDecodeError) as error:
+        raise ServiceError(f"{what}: the answer is none of Google's; check the network and its proxies.") from error
+    except (GoogleAuthError, OSError, AttributeError) as error:  # the last two: a file of credentials that is none
         raise AccessError(
             f"{what}: no credentials that work ({first_line(error)}); run `gcloud auth application-default login`, or "
             "set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account's key."
         ) from error
-    except (exceptions.GoogleAPIError, requests.RequestException) as error:
-        raise ServiceError(f"{what}: no answer ({_said(error)}); check the network, and try again later.") from error
 
 
 def _said(error: Exception) -> str:

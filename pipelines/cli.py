@@ -135,7 +135,7 @@ def submit(
     job_id: Annotated[str, typer.Option(help="The run's id; one that exists is an error. Empty: a new one.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the plan; send nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end, through its regions.")] = False,
-    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between looks at the run.")] = 10.0,
+    poll: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between looks at the run.")] = 10.0,
 ) -> None:
     """Send a run to Vertex AI, after checking all that can be checked before.
 
@@ -186,7 +186,9 @@ def schedule(
         Path | None, typer.Option(help="A pipeline compiled before, instead of compiling.", show_default=False)
     ] = None,
     display_name: DisplayName = "",
-    max_runs: Annotated[int | None, typer.Option(min=1, help="Runs after which it ends.", show_default=False)] = None,
+    max_runs: Annotated[
+        int | None, typer.Option(min=1, max=2**31 - 1, help="Runs after which it ends.", show_default=False)
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the plan; send nothing.")] = False,
 ) -> None:
     """Let Vertex AI start a run again and again, one at a time."""

@@ -52,12 +52,16 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         ConfigError: if it can't be written there.
     """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no file that can be written anew; give the name of a file.")
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
+        partial.unlink(missing_ok=True)
         raise ConfigError(f"{path} can't be written ({error.strerror}); give another place.") from error
 
 

@@ -4,6 +4,7 @@ Every field of the sections in `PARAMETER_SECTIONS` is a parameter of the compil
 a run can be cloned with other values; the rest (the machine, the project) is fixed when the pipeline is compiled.
 """
 
+import math
 import re
 import typing
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,39 @@ from pipelines import machines
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 # Class names such as 0 to 9 are whole numbers to YAML, and a pipeline's parameters know keys of text only.
 Key = Annotated[str, BeforeValidator(lambda key: str(key) if type(key) is int else key)]
-Positive = Annotated[int, Field(ge=1)]
+# The largest that every part of the way takes: KFP's numbers are floats, TensorFlow's counters 32 bits here and there.
+LARGEST = 2**31 - 1
+Positive = Annotated[int, Field(ge=1, le=LARGEST)]
+
+
+def _check_json(value: Any, where: str = "") -> None:
+    """Refuses arguments that JSON, in which they travel, has no words for."""
+    match value:
+        case dict() if all(isinstance(key, str) for key in value):
+            for key, item in value.items():
+                _check_json(item, f"{where}.{key}")
+        case list():
+            for index, item in enumerate(value):
+                _check_json(item, f"{where}.{index}")
+        case bool() | str() | None:
+            pass
+        case int() if abs(value) <= 2**53:  # beyond, a float has no name for it
+            pass
+        case float() if math.isfinite(value):
+            pass
+        case _:
+            raise ConfigError(
+                f"model.arguments{where} is a {type(value).__name__}, expected texts, finite numbers, true, false, "
+                "lists, and values by names that are texts."
+            )
+
+
+def _check_arguments(value: Any) -> Any:
+    try:
+        _check_json(value)
+    except RecursionError as error:
+        raise ConfigError("model.arguments holds itself, or is nested too deep; write it out.") from error
+    return value
 
 
 class Section(BaseModel):
@@ -91,13 +124,16 @@ class Data(Section):
     shard_megabytes: Positive = Field(100, le=2000, description="Size of a TFRecord shard, in 10^6 bytes.")
 
 
+Arguments = Annotated[dict[str, Any], BeforeValidator(_check_arguments)]
+
+
 class Model(Section):
     """What is trained."""
 
     builder: str = Field(
         description="image_classifier, text_classifier, or a function of your own: my_package.my_module:build."
     )
-    arguments: dict[str, Any] = Field(default_factory=dict, description="Arguments of the builder.")
+    arguments: Arguments = Field(default_factory=dict, description="Arguments of the builder.")
     pretrained: str = Field(
         "", description="Encoder and tokenizer of a text classifier: folder, gs:// folder, sample://minilm or hub name."
     )
@@ -179,7 +215,8 @@ class Release(Section):
         "",
         description="Name of the exported model, and in the registry; empty for the run's name.",
         max_length=128,
-        pattern=r'^[^"\\\x00-\x1f\x7f]*$',  # Google's upload operator puts it into JSON as it is
+        # Not blank; and Google's upload operator puts it into JSON as it is.
+        pattern=r'^(\s*[^\s"\\\x00-\x1f\x7f][^"\\\x00-\x1f\x7f]*)?$',
     )
 
 
@@ -195,12 +232,12 @@ class Vertex(Section):
     pipeline_root: str = Field(
         "",
         description="gs:// folder of the runs' artifacts; {region} in it stands for the run's region.",
-        pattern=r"^(gs://([-_.a-z0-9]|\{region\}){3,222}(/([^{}]|\{region\})*)?)?$",
+        pattern=r"^(gs://[a-z0-9]([-_.a-z0-9]|\{region\}){2,222}(/([-\w./=]|\{region\})*)?)?$",
     )
     service_account: str = Field(
         "",
         description="E-mail address of the account that the steps and the training job run as.",
-        pattern=r"^([^@\s]+@[^@\s]+\.gserviceaccount\.com)?$",
+        pattern=r"^([-.\w]+@[-.\w]+\.gserviceaccount\.com)?$",
     )
     network: str = Field(
         "",
@@ -210,7 +247,7 @@ class Vertex(Section):
     tensorboard: str = Field(
         "",
         description="TensorBoard that shows training live: projects/P/locations/REGION/tensorboards/ID.",
-        pattern=r"^(projects/[^/]+/locations/[^/]+/tensorboards/[0-9]+)?$",
+        pattern=r"^(projects/[-a-z0-9.:]+/locations/[-a-z0-9]+/tensorboards/[0-9]+)?$",
     )
     experiment: str = Field(
         "",
@@ -226,9 +263,9 @@ class Vertex(Section):
     reservation: str = Field(
         "",
         description="Reservation to take it from: projects/P/zones/ZONE/reservations/NAME.",
-        pattern=r"^(projects/[^/]+/zones/[^/]+/reservations/[^/]+)?$",
+        pattern=r"^(projects/[-a-z0-9.:]+/zones/[-a-z0-9]+/reservations/[-a-z0-9]+)?$",
     )
-    train_timeout_hours: float = Field(24.0, gt=0, le=168, description="Longest time that the training job may take.")
+    train_timeout_hours: float = Field(24.0, ge=0.1, le=168, description="Longest time that the training job may take.")
     boot_disk_gb: int = Field(100, ge=100, le=64000, description="Disk of the training job's machine.")
     disable_retries: bool = Field(
         False, description="Never restart the training job where it fails, not even when the machine is taken away."
@@ -249,13 +286,15 @@ class Vertex(Section):
     endpoint: str = Field(
         "",
         description="Endpoint to deploy to: projects/P/locations/REGION/endpoints/ID; empty: a new one each run.",
-        pattern=r"^(projects/[^/]+/locations/[^/]+/endpoints/[0-9]+)?$",
+        pattern=r"^(projects/[-a-z0-9.:]+/locations/[-a-z0-9]+/endpoints/[0-9]+)?$",
     )
     serving_machine: str = Field(
         "n1-standard-4", description="Machine of a deployed model.", pattern=r"^[a-z][a-z0-9]*-[a-z0-9-]+$"
     )
     notify_webhook: str = Field(
-        "", description="Address that a run's notice is posted to as JSON.", pattern=r"^(https://[^\s/]+(/\S*)?)?$"
+        "",
+        description="Address that a run's notice is posted to as JSON.",
+        pattern=r"^(https://[a-zA-Z0-9][-.a-zA-Z0-9]*(/\S*)?)?$",
     )
     notify_emails: list[Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]] = Field(
         default_factory=list,
@@ -332,6 +371,13 @@ class RunConfig(Section):
                 f"vertex.tensorboard is in {home}, vertex.regions has {', '.join(vertex.regions)}; a job writes to a "
                 "TensorBoard of its own region only."
             )
+        if len(set(vertex.regions)) < len(vertex.regions):
+            raise ConfigError(f"vertex.regions has a region twice: {', '.join(vertex.regions)}.")
+        if vertex.endpoint and vertex.regions != [home := vertex.endpoint.split("/")[3]]:
+            raise ConfigError(
+                f"vertex.endpoint is in {home}, vertex.regions has {', '.join(vertex.regions)}; a model is deployed in "
+                "its own region only."
+            )
         if vertex.deploy and not vertex.register_model:
             raise ConfigError("vertex.deploy needs vertex.register_model: what is deployed is a registered version.")
         if vertex.endpoint and not vertex.deploy:
@@ -375,7 +421,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         raise ConfigError(
             f"{path} can't be read ({error.strerror}); give a run's YAML file, such as configs/mnist_sample.yaml."
         ) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except _NOT_YAML as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
     if not isinstance(values, dict):
         raise ConfigError(
@@ -407,6 +453,10 @@ def parse(values: dict[str, Any], where: str) -> RunConfig:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError("\n".join(f"{where}: {_sentence(detail)}" for detail in error.errors())) from error
+
+
+# What PyYAML raises on text that is none, or whose tags (`!!bool x`) don't fit it.
+_NOT_YAML = (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError, TypeError)
 
 
 class _Loader(yaml.SafeLoader):
@@ -444,9 +494,10 @@ _Loader.add_constructor(_INT, _decimal)
 SECRETS = ("notify_webhook",)
 
 
-def hidden(value: str) -> str:
-    """Returns a secret address without what makes it one."""
-    return re.sub(r"^(https?://[^/]*).*", r"\1/...", str(value), flags=re.DOTALL) or "(empty)"
+def hidden(value: object) -> str:
+    """Returns a secret address without what makes it one: of an address, scheme and host, of anything else nothing."""
+    host = re.match(r"https://[^\s/?#@:]+(?=[/?#:]|$)", str(value))
+    return f"{host[0]}/..." if host else "(hidden)" if value else "(empty)"
 
 
 def slug(text: str, *, letter_first: bool = True) -> str:
@@ -474,30 +525,32 @@ def _override(values: dict[str, Any], override: str) -> None:
     """Puts `section.key=value` into the values of a file, the value read as its setting's type is written in YAML."""
     path, equals, text = override.partition("=")
     if not equals:
-        raise ConfigError(f"--set {override} has no '='; write it as section.key=value, such as training.epochs=3.")
+        start = override.partition(":")[0]  # no more of it: it may hold a secret
+        raise ConfigError(f"--set {start}... has no '='; write it as section.key=value, such as training.epochs=3.")
     keys = path.strip().split(".")
-    is_text = _setting(override, keys).annotation is str
+    is_text = _setting(path, keys).annotation is str
     target = values
     for key in keys[:-1]:
         target[key] = {} if target.get(key) is None else target[key]
         target = target[key]
         if not isinstance(target, dict):
-            raise ConfigError(f"--set {override}: {key} is {target!r} there, which holds no {keys[-1]!r}.")
-    target[keys[-1]] = text if is_text else _yaml_value(override, text)
+            shown = "a value" if key in SECRETS else repr(target)
+            raise ConfigError(f"--set {path}: {key} is {shown} there, which holds no {keys[-1]!r}.")
+    target[keys[-1]] = text if is_text else _yaml_value(path, text)
 
 
-def _setting(override: str, keys: Sequence[str]) -> FieldInfo:
+def _setting(path: str, keys: Sequence[str]) -> FieldInfo:
     """Returns the setting that an override's keys lead to; what lies below a dict's setting is that setting."""
     fields, where = RunConfig.model_fields, "a run"
     for key in keys:
         if key not in fields:
             what = "section or setting" if where == "a run" else "setting"
-            raise ConfigError(f"--set {override}: {where} has no {what} {key!r}.{_advice(where, key, fields)}")
+            raise ConfigError(f"--set {path}: {where} has no {what} {key!r}.{_advice(where, key, fields)}")
         field = fields[key]
         if not _is_section(field.annotation):
             return field
         fields, where = field.annotation.model_fields, key
-    raise ConfigError(f"--set {override}: {where} is a section; name one of its settings: {', '.join(fields)}.")
+    raise ConfigError(f"--set {path}: {where} is a section; name one of its settings: {', '.join(fields)}.")
 
 
 # What other tools ask for one by one, and a machine's name implies.
@@ -512,12 +565,12 @@ def _advice(section: str, name: str, fields: Iterable[str]) -> str:
     return did_you_mean(name, fields)
 
 
-def _yaml_value(override: str, text: str) -> Any:
+def _yaml_value(path: str, text: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a subclass of SafeLoader
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except _NOT_YAML as error:
         raise ConfigError(
-            f"--set {override}: the value is not YAML; quote text that holds brackets, braces or colons."
+            f"--set {path}: the value is not YAML; quote text that holds brackets, braces or colons."
         ) from error
 
 
@@ -538,7 +591,9 @@ def _sentence(detail: ErrorDetails) -> str:
             expected = typing.get_args(fields[name].annotation)
             near = did_you_mean(str(detail["input"]), expected)
             return f"{path} is {detail['input']!r}, expected one of {', '.join(expected)}.{near}"
-        case _ if name in SECRETS:
+        case _ if path == "vertex":
+            return "vertex holds no settings by name; write it as a section: vertex:, and its settings below, indented."
+        case _ if name in SECRETS or any(parent in SECRETS for parent in parents):
             return f"{path} is {hidden(detail['input'])!r}, expected: https://HOST/... and nothing else."
         case _:
             expectation = detail["msg"].removeprefix("Input should be ").removeprefix("String should ")

@@ -49,7 +49,7 @@ def load(path: Path, *, allow_tags: bool = False) -> Images:
             f"{path} is not there; the build writes it: give --images with the digests of the images, or --allow-tags "
             "to compile with images that have no digest."
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} can't be read as JSON ({error}); expected images by name.") from error
     return _checked(values, path, allow_tags=allow_tags)
 

@@ -308,6 +308,11 @@ def check_order(machine: Machine, regions: tuple[str, ...], capacity: Capacity, 
             f"vertex.capacity is {capacity!r} and vertex.reservation {reservation!r}; capacity reservation needs the "
             "reservation's full name, and no other capacity takes one."
         )
+    if reservation and regions != (home := reservation.split("/")[3].rpartition("-")[0],):
+        raise ConfigError(
+            f"vertex.reservation is in {home}, vertex.regions has {', '.join(regions)}; a reservation serves its own "
+            "region only."
+        )
     for region in regions:
         if machine.regions and region not in machine.regions:
             raise ConfigError(

@@ -3,7 +3,8 @@
 import pytest
 import requests
 from google.api_core import exceptions
-from google.auth.exceptions import DefaultCredentialsError
+from google.auth.exceptions import DefaultCredentialsError, TransportError
+from google.protobuf.json_format import ParseError
 
 from components.cloud import AccessError, Run, ServiceError, explained, find_run
 from components.errors import ConfigError
@@ -42,9 +43,17 @@ def test_what_names_no_run(text):
         ),
         (exceptions.Unauthenticated("Who"), AccessError, "X: not allowed (401 Who)"),
         (DefaultCredentialsError("none"), AccessError, "X: no credentials that work (none); run `gcloud auth"),
-        (exceptions.ServiceUnavailable("Busy"), ServiceError, "X: no answer (503 Busy); check the network"),
-        (exceptions.RetryError("Deadline", cause=None), ServiceError, "X: no answer (Deadline"),
-        (requests.ConnectionError("a long story"), ServiceError, "X: no answer (ConnectionError)"),
+        (exceptions.ServiceUnavailable("Busy"), ServiceError, "X: it failed there (503 Busy); check the network"),
+        (exceptions.RetryError("Deadline", cause=None), ServiceError, "X: it failed there (Deadline"),
+        (
+            exceptions.TooManyRequests("Quota of jobs"),
+            ServiceError,
+            "X: too much at once (429 Quota of jobs)",
+        ),
+        (TransportError("reset"), ServiceError, "X: it failed there"),
+        (ParseError("<html>"), ServiceError, "X: the answer is none of Google's"),
+        (IsADirectoryError("key.json"), AccessError, "X: no credentials that work"),
+        (requests.ConnectionError("a long story"), ServiceError, "X: it failed there (ConnectionError)"),
     ],
 )
 def test_an_error_is_one_sentence(error, kind, sentence):

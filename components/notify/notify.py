@@ -38,10 +38,18 @@ def read_records(folders: list[str]) -> list[dict[str, Any]]:
         for uri in files.glob(files.join(folder, "*", RECORD)):
             try:
                 record = files.read_json(uri)
-                name, started = record["step"], record["started"]
+                name, started = record["step"], float(record["started"])
+                if not isinstance(record.get("seconds", 0.0), int | float):
+                    raise TypeError("its seconds are no number")
                 if name != STEP and (name not in newest or started > newest[name]["started"]):
                     newest[name] = record
-            except (OSError, ValueError, KeyError, TypeError) as error:  # the notice must come out whatever lies there
+            except (
+                OSError,
+                ValueError,
+                KeyError,
+                TypeError,
+                RecursionError,
+            ) as error:  # the notice must come out whatever lies there
                 log.warning(f"{uri} is no step's record ({error!r}); left out of the notice.")
     return sorted(newest.values(), key=lambda record: record["started"])
 

@@ -9,10 +9,12 @@ from google.api_core import exceptions
 from google.cloud import aiplatform, storage
 
 from components.cloud import AccessError, ServiceError, explained, find_run
-from components.errors import ConfigError
+from components.errors import ConfigError, first_line
 from pipelines.config import RunConfig
 from pipelines.vertex import rules
 from pipelines.vertex.submission import Submission
+
+log = logging.getLogger(__name__)
 
 
 def connect(project: str, region: str) -> None:
@@ -24,9 +26,12 @@ def connect(project: str, region: str) -> None:
 
     Raises:
         AccessError: if there are no application default credentials.
+        ConfigError: if there is no such region.
     """
+    if region not in rules.REGIONS:
+        raise ConfigError(f"{region!r} is no region of Vertex AI, such as us-central1.")
     with explained("Application default credentials"):
-        credentials, _ = google.auth.default()
+        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
     aiplatform.init(project=project, location=region, credentials=credentials, api_transport="rest")
     # What happens is said by us. The SDK gives the logger of each of its modules a level of its own.
     for name in list(logging.root.manager.loggerDict):
@@ -57,6 +62,8 @@ def _check_bucket(config: RunConfig, region: str) -> str:
             bucket = storage.Client(project=config.vertex.project).get_bucket(name)
     except (AccessError, ServiceError) as error:
         return f"{error} Its region is unchecked."
+    if not bucket.location:
+        return f"Bucket {name} does not say where it is. Its region is unchecked."
     if (bucket.location_type or "region") != "region":
         raise ConfigError(
             f"vertex.pipeline_root is in {name}, a {bucket.location_type} bucket ({bucket.location}); training needs a "
@@ -95,6 +102,16 @@ def submit(run: Submission, region: str) -> aiplatform.PipelineJob:
             raise ConfigError(
                 f"There is a run {run.job_id} in {region} already; give another --job-id, or none."
             ) from error
+        except Exception as error:
+            # After the run is created the SDK puts it into the experiment, and what fails there must not hide the run.
+            if job.gca_resource.name:
+                log.warning("The run was sent, but is not in the experiment %s (%s).", vertex.experiment, error)
+            elif isinstance(error, RuntimeError | ValueError) and vertex.experiment:
+                raise ConfigError(
+                    f"vertex.experiment {vertex.experiment!r} can't be used ({first_line(error)}); give another name."
+                ) from error
+            else:
+                raise
     return job
 
 

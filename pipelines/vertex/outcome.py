@@ -75,14 +75,15 @@ def examine(job: aiplatform.PipelineJob) -> Outcome:
         if view.state == "WAITING" and state != "RUNNING":
             view.state = "SKIPPED"
     # By the service's word, which is always there: a model is rejected by skipping its export.
-    if state == "SUCCEEDED" and steps["export"].state == "SKIPPED":
+    if state == "SUCCEEDED" and "export" in steps and steps["export"].state == "SKIPPED":
         state = "REJECTED"
     records, warning = _records(resource)
     if state != "FAILED":
         return Outcome(state, steps, records, warning)
     failed = [task for task in resource.job_detail.task_details if _is_failed_step(task, steps)]
     if not failed:
-        return Outcome(state, steps, records, warning, error=resource.error.message, fault="ours")
+        error = resource.error.message or "It ended without a word; see its page in the console."
+        return Outcome(state, steps, records, warning, error=error, fault="ours")
     task = min(failed, key=lambda task: task.end_time or datetime.now(UTC))
     record = records.get(task.task_name, {})
     trained = _training_job(resource) if task.task_name == "train" else None
@@ -123,13 +124,32 @@ def _records(resource: Any) -> tuple[dict[str, dict[str, Any]], str]:
         return {}, str(error)
     for content in contents:
         try:
-            record = json.loads(content)
-            name, started = record["step"], record["started"]
-            if name not in records or started > records[name]["started"]:
-                records[name] = record
-        except (ValueError, KeyError, TypeError):  # cut off, or not ours
+            record = _checked(json.loads(content))
+        except (ValueError, LookupError, TypeError, RecursionError):  # cut off, or not ours
             continue
+        name = record["step"]
+        if name not in records or record["started"] > records[name]["started"]:
+            records[name] = record
     return records, ""
+
+
+def _checked(record: Any) -> dict[str, Any]:
+    """Returns a step's record, if what is read of it here is of the right types.
+
+    Raises:
+        TypeError: if not.
+    """
+    kinds = {"step": str, "started": int | float, "state": str, "outputs": dict, "error": str, "checkpoints": str}
+    figures = record.get("metrics", {})
+    uris = record.get("outputs", {})
+    if (
+        not all(isinstance(record[name], kind) for name, kind in kinds.items() if name in record)
+        or not {"step", "started", "state"} <= record.keys()
+        or not all(isinstance(uri, str) for uri in uris.values())
+        or not all(isinstance(figures[name], int | float) for name in ("accuracy", "loss") if figures)
+    ):
+        raise TypeError
+    return dict(record)
 
 
 def _checkpoints(train: Mapping[str, Any]) -> str:
@@ -152,7 +172,7 @@ def _training_job(resource: Any) -> aiplatform.CustomJob | None:
     try:
         with explained("The training job"):
             jobs = aiplatform.CustomJob.list(filter=f'display_name="{name}"', order_by="create_time desc")
-    except TpuPipelinesError:
+    except (TpuPipelinesError, LookupError, TypeError, AttributeError):  # the last three: an answer that is none
         return None
     return jobs[0] if jobs else None
 
@@ -177,7 +197,7 @@ def _last_lines(resource: Any, jobs: list[str]) -> tuple[str, ...]:
                 max_results=LOG_LINES,
             )
             return tuple(reversed([_text(entry.payload) for entry in entries]))
-    except TpuPipelinesError:
+    except (TpuPipelinesError, LookupError, TypeError, AttributeError):  # the last three: an answer that is none
         return ()
 
 

@@ -1,18 +1,21 @@
 """What Vertex AI would refuse, or would find out only when a machine is paid for: checked before anything is sent."""
 
 import json
+import os
 import re
 import secrets
 import time
 import zoneinfo
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from components.errors import ConfigError, did_you_mean
 from pipelines import custom_job
 from pipelines.config import RunConfig, parameters, slug
 
+# Of components.models.registry and components.prepare.samples, which need TensorFlow; a test holds them together.
+BUILDERS = ("image_classifier", "text_classifier")
+SAMPLES = ("sample://mnist", "sample://bbc_news")
 DISPLAY_NAME_LENGTH = 128
 JOB_ID_LENGTH = DISPLAY_NAME_LENGTH - len(custom_job.display_name(""))  # Vertex AI's own limit is 128
 # The inputs of a step travel as one argument of its command, which Linux limits to 131,072 bytes with its final NUL
@@ -32,7 +35,10 @@ REGIONS = (
 RESERVED_BYTES = 16_384
 
 SCHEDULE = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<region>[^/]+)/schedules/(?P<id>[^/?]+)")
-_CRON_FIELD = r"[0-9A-Za-z*/,?#-]+"
+_CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 7))
+_NAMES = "SUN|MON|TUE|WED|THU|FRI|SAT|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC"
+_CRON_ITEM = rf"(\*|(\d+|{_NAMES})(-(\d+|{_NAMES}))?)(/\d+)?"
+_CRON_FIELD = rf"{_CRON_ITEM}(,{_CRON_ITEM})*"
 _CRON = re.compile(rf"((?:CRON_)?TZ=(?P<zone>\S+) )?{_CRON_FIELD}( {_CRON_FIELD}){{4}}")
 
 
@@ -42,7 +48,13 @@ def check(config: RunConfig) -> None:
     Raises:
         ConfigError: listing everything that is wrong, a sentence each.
     """
-    faults = [*_missing(config), *_unknown_regions(config), *_unreachable(config), *_too_long(config)]
+    faults = [
+        *_missing(config),
+        *_unknown(config),
+        *_unknown_regions(config),
+        *_unreachable(config),
+        *_too_long(config),
+    ]
     if config.machine.row.device == "gpu":
         faults.append(
             f"machine.name is {config.machine.name!r}; on Vertex AI training runs on a TPU, or on a CPU to rehearse."
@@ -60,6 +72,24 @@ def _missing(config: RunConfig) -> list[str]:
         for name, what in advice.items()
         if not getattr(config.vertex, name)
     ]
+
+
+def _unknown(config: RunConfig) -> list[str]:
+    """Returns names that only the paid machine would find out to be none."""
+    faults, builder, source = [], config.model.builder, config.data.source
+    if ":" not in builder and builder not in BUILDERS:
+        faults.append(
+            f"model.builder is {builder!r}, expected {', '.join(BUILDERS)} or my_package.my_module:build."
+            f"{did_you_mean(builder, BUILDERS)}"
+        )
+    if source in ("gs://", "tfds://") or (source.startswith("sample://") and source not in SAMPLES):
+        faults.append(
+            f"data.source is {source!r}, expected a name after it; the samples are {', '.join(SAMPLES)}."
+            f"{did_you_mean(source, SAMPLES)}"
+        )
+    if config.vertex.experiment == config.name:
+        faults.append(f"vertex.experiment is {config.name!r}, the pipeline's own name; give another.")
+    return faults
 
 
 def _unknown_regions(config: RunConfig) -> list[str]:
@@ -86,7 +116,7 @@ def _unreachable(config: RunConfig) -> list[str]:
 
 
 def _is_hub_name(name: str) -> bool:
-    return not name.startswith((".", "/", "~")) and not Path(name).exists()
+    return not name.startswith((".", "/", "~")) and not os.path.exists(name)  # noqa: PTH110 - Path raises if it is long
 
 
 def _too_long(config: RunConfig) -> list[str]:
@@ -162,10 +192,10 @@ def display_name(name: str) -> str:
     Raises:
         ConfigError: if it is blank or too long.
     """
-    if not name.strip() or len(name) > DISPLAY_NAME_LENGTH:
+    if not name.strip() or len(name) > DISPLAY_NAME_LENGTH or not name.isprintable():
         raise ConfigError(
-            f"The run's display name has {len(name.strip())} characters, expected 1 to {DISPLAY_NAME_LENGTH}; give "
-            "another --display-name."
+            f"The run's display name has {len(name.strip())} characters, expected 1 to {DISPLAY_NAME_LENGTH} that "
+            "can be printed; give another --display-name."
         )
     return name
 
@@ -214,6 +244,10 @@ def check_cron(cron: str) -> None:
             f"--cron is {cron!r}, expected minute, hour, day of month, month and day of week, such as '0 3 * * 1', "
             "with 'TZ=Europe/Berlin ' in front for a time that isn't UTC."
         )
+    for (what, least, most), text in zip(_CRON_FIELDS, cron.split()[-5:], strict=True):
+        numbers = [int(number) for number in re.findall(r"\d+", text.partition("/")[0])]
+        if any(not least <= number <= most for number in numbers) or text.endswith("/0"):
+            raise ConfigError(f"--cron has {text!r} for the {what}, expected {least} to {most}, *, or */N.")
     if (zone := match["zone"]) and zone not in zoneinfo.available_timezones():
         near = did_you_mean(zone, zoneinfo.available_timezones())
         raise ConfigError(f"--cron names the time zone {zone!r}, which there isn't.{near}")

@@ -24,7 +24,7 @@ _STATES = {
 
 def step_names(spec: Mapping[str, Any]) -> list[str]:
     """Returns the tasks of a pipeline spec that run a container, those of inner parts included, as they stand there."""
-    components = spec["components"]
+    components = spec.get("components", {})
 
     def of(dag: Mapping[str, Any]) -> Iterable[str]:
         for name, task in _in_order(dag["tasks"]):
@@ -34,7 +34,7 @@ def step_names(spec: Mapping[str, Any]) -> list[str]:
             else:
                 yield name
 
-    return list(of(spec["root"]["dag"]))
+    return list(of(spec["root"]["dag"])) if components else []
 
 
 def _in_order(tasks: Mapping[str, Any]) -> list[tuple[str, Any]]:

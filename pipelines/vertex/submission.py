@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
 
 from components.errors import ConfigError
 from pipelines.compile import compile_pipeline
@@ -102,13 +104,27 @@ def _images_of(spec: dict[str, Any], unnamed: Images) -> Images:
     return Images(cpu, tpu, serving[0] if serving else unnamed.serving)
 
 
+# What a file that is none of ours does to those who look into it.
+_ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     """Returns a compiled pipeline's text and spec."""
     try:
         text = path.read_text(encoding="utf-8")
         spec = yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} can't be read as a compiled pipeline ({error}); make it with compile -o.") from error
-    if not isinstance(spec, dict) or not {"root", "components", "deploymentSpec"} <= spec.keys():
-        raise ConfigError(f"{path} is no compiled pipeline; make it with `tpu-pipelines compile -o`.")
+        json_format.ParseDict(spec, pipeline_spec_pb2.PipelineSpec())
+        _images_of(spec, Images())
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read ({error.strerror}); give a pipeline made with compile -o.") from error
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        yaml.YAMLError,
+        json_format.Error,
+    ) as error:
+        raise ConfigError(f"{path} is no compiled pipeline; make it with `tpu-pipelines compile -o`.") from error
     return text, spec

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from components.errors import ConfigError
-from pipelines.config import load, parameter_fields, parameters
+from pipelines.config import hidden, load, parameter_fields, parameters
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
@@ -90,7 +90,7 @@ def test_overrides_are_read_by_the_settings_type():
         ("vertex.experiment=My Experiment", "vertex.experiment is 'My Experiment'"),
         ("vertex.tensorboard=projects/p/locations/us-central1/tensorboards/1", "needs vertex.service_account"),
         ("vertex.deploy=true", None),
-        ("vertex.endpoint=projects/p/locations/r/endpoints/1", "but vertex.deploy is false"),
+        ("vertex.endpoint=projects/p/locations/us-central1/endpoints/1", "but vertex.deploy is false"),
         ("vertex.model_aliases=[1st]", "vertex.model_aliases.0 is '1st'"),
         ("vertex.notify_webhook=http://example.com/x", "vertex.notify_webhook is"),
         ("vertex.notify_emails=[a@b]", "vertex.notify_emails.0 is 'a@b'"),
@@ -104,6 +104,18 @@ def test_overrides_are_read_by_the_settings_type():
         ("vertex.labels={empty: '', n: 1}", None),
         ("vertex.labels={a: true}", "vertex.labels.a is True"),
         ('release.model_name=a "quoted" name', "release.model_name is"),
+        ("release.model_name=   ", "release.model_name is"),
+        ("training.epochs=9007199254740993", "expected: less than or equal to 2147483647"),
+        ("training.epochs=!!bool x", "the value is not YAML"),
+        ("model.arguments={a: .nan}", "model.arguments.a is a float, expected texts, finite numbers"),
+        ("model.arguments={a: [2024-01-01]}", "model.arguments.a.0 is a date"),
+        ("model.arguments={a: {1: 2}}", "model.arguments.a is a dict"),
+        ("model.arguments=&a {x: *a}", "model.arguments holds itself"),
+        ("vertex.train_timeout_hours=0.0001", "greater than or equal to 0.1"),
+        ("vertex.regions=[us-east1, us-east1]", "vertex.regions has a region twice"),
+        ('vertex.pipeline_root=gs://bucket/a"b', "vertex.pipeline_root is"),
+        ("vertex.pipeline_root=gs://bucket/a[1]", "vertex.pipeline_root is"),
+        ('vertex.service_account=a"b@x.gserviceaccount.com', "vertex.service_account is"),
         ("machine.name=cpu-4", None),
         ("machine.tpu=grpc://10.0.0.2:8470", "machine.name cpu-1 has no TPU"),
         ("training.optimizer=adam", "adam has none; use adamw"),
@@ -199,6 +211,15 @@ def test_a_secret_is_not_shown():
         load(MNIST, ["vertex.notify_webhook=https://hooks.example.com/a secret"])
     assert "https://hooks.example.com/..." in str(raised.value)
     assert "secret" not in str(raised.value)
+    for override in (
+        *("vertex.notify_webhook=hooks.example.com/secret", "vertex.notify_webhook= https://h/secret"),
+        *("vertex.notify_webhok=https://h/secret", "vertex.notify_webhook:https://h/secret"),
+        *("vertex.notify_webhook=https://user:secret@h/x", "vertex.notify_webhook=https://h?secret"),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            load(MNIST, [override])
+        assert "secret" not in str(raised.value), override
+    assert hidden("https://hooks.example.com/T0/secret") == "https://hooks.example.com/..."
 
 
 def test_labels_are_counted():

@@ -146,3 +146,11 @@ def test_v5e_and_later_reach_the_tpu_through_pjrt():
         "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "/lib/libtpu.so",
     }
     assert machines.GENERATIONS["v3"].environment == {}
+
+
+@pytest.mark.parametrize("regions", [("us-east1",), ("us-central1", "us-east1")])
+def test_a_reservation_serves_its_own_region(regions):
+    with pytest.raises(ConfigError, match=r"vertex.reservation is in us-central1"):
+        machines.check_order(
+            machines.find("v5e-4"), regions, "reservation", "projects/p/zones/us-central1-a/reservations/r"
+        )

@@ -33,6 +33,10 @@ def test_a_good_run_passes():
         (["data.source=reviews.csv"], "data.source is 'reviews.csv'"),
         (["data.tfds_data_dir=~/tfds"], "data.tfds_data_dir is '~/tfds'"),
         (["training.checkpoint_dir=runs/x"], "training.checkpoint_dir is 'runs/x'"),
+        (["model.builder=image_clasifier"], "Did you mean 'image_classifier'"),
+        (["data.source=sample://nope"], "data.source is 'sample://nope', expected a name after it"),
+        (["data.source=gs://"], "data.source is 'gs://'"),
+        (["vertex.experiment=mnist"], "vertex.experiment is 'mnist', the pipeline's own name"),
         (["machine.name=gpu-4"], "machine.name is 'gpu-4'; on Vertex AI"),
         (["machine.tpu=my-tpu"], "machine.tpu is 'my-tpu'"),
         (["machine.name=cpu-4", "vertex.regions=[us-centrl1]"], "expected one of .* Did you mean 'us-central1'"),
@@ -120,7 +124,24 @@ def test_cron_expressions(cron):
     rules.check_cron(cron)
 
 
-@pytest.mark.parametrize("cron", ["", "daily", "0 3 * *", "0 3 * * 1 2", "0 3 * * 1; rm", "@daily"])
+def test_builders_and_samples_are_those_of_the_steps():
+    from components.models import registry
+    from components.prepare import samples
+
+    assert set(rules.BUILDERS) == set(registry.BUILDERS)
+    assert set(rules.SAMPLES) == set(samples.SAMPLES)
+
+
+@pytest.mark.parametrize("cron", ["99 3 * * *", "0 24 * * *", "0 3 0 * *", "0 3 * 13 *", "0 3 * * 8", "*/0 * * * *"])
+def test_a_field_of_a_cron_expression_has_bounds(cron):
+    with pytest.raises(ConfigError, match=r"--cron has .* expected"):
+        rules.check_cron(cron)
+
+
+@pytest.mark.parametrize(
+    "cron",
+    ["", "daily", "a b c d e", "? ? ? ? ?", "0 3 * * FUNDAY", "0 3 * *", "0 3 * * 1; rm", "@daily"],
+)
 def test_what_is_no_cron_expression(cron):
     with pytest.raises(ConfigError, match="expected minute, hour"):
         rules.check_cron(cron)
