@@ -43,13 +43,8 @@ def read_records(folders: list[str]) -> list[dict[str, Any]]:
                     raise TypeError("its seconds are no number")
                 if name != STEP and (name not in newest or started > newest[name]["started"]):
                     newest[name] = record
-            except (
-                OSError,
-                ValueError,
-                KeyError,
-                TypeError,
-                RecursionError,
-            ) as error:  # the notice must come out whatever lies there
+            except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+                # The notice must come out whatever lies there.
                 log.warning(f"{uri} is no step's record ({error!r}); left out of the notice.")
     return sorted(newest.values(), key=lambda record: record["started"])
 
