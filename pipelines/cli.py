@@ -196,6 +196,7 @@ def schedule(
 
     from pipelines.vertex import rules
 
+    rules.check_cron(cron)
     console = Console(highlight=False)
     run = _submission(
         console,
@@ -207,6 +208,8 @@ def schedule(
         display_name=display_name,
     )
     rules.check_schedule(run.config, cron)
+    runs = "until it is ended" if max_runs is None else f"{max_runs} times"
+    console.print(f"schedule: {cron}, {runs}, in {run.config.vertex.regions[0]}; each run gets an id of its own")
     if dry_run:
         console.print("Nothing was sent: --dry-run.")
         return

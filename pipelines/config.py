@@ -354,6 +354,11 @@ class RunConfig(Section):
             )
         if model.builder == "text_classifier" and not model.pretrained:
             raise ConfigError("model.pretrained is empty; a text_classifier needs an encoder, such as sample://minilm.")
+        if model.builder == "image_classifier" and self.data.source.endswith((".csv", ".tsv", ".jsonl")):
+            raise ConfigError(
+                f"data.source is {self.data.source!r}, a file of texts, but model.builder is image_classifier; set it "
+                "to text_classifier."
+            )
         if model.builder == "image_classifier" and model.pretrained:
             raise ConfigError(
                 f"model.pretrained is {model.pretrained!r}, but image_classifier starts from scratch; leave it out."
@@ -591,6 +596,9 @@ def _sentence(detail: ErrorDetails) -> str:
             expected = typing.get_args(fields[name].annotation)
             near = did_you_mean(str(detail["input"]), expected)
             return f"{path} is {detail['input']!r}, expected one of {', '.join(expected)}.{near}"
+        case "string_pattern_mismatch" if name not in SECRETS:
+            setting = name if name in fields else parents[-1]
+            return f"{path} is {detail['input']!r}, expected: {fields[setting].description}"
         case _ if path == "vertex":
             return "vertex holds no settings by name; write it as a section: vertex:, and its settings below, indented."
         case _ if name in SECRETS or any(parent in SECRETS for parent in parents):

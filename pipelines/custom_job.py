@@ -60,6 +60,9 @@ def custom_job(component: BaseComponent, *, output: str, machine: Machine, verte
         labels=dict(vertex.labels),
         env=[{"name": key, "value": value} for key, value in environment.items()],
         strategy=STRATEGIES[vertex.capacity],
+        # Without a default they would stand in the payload as they are, and that is no JSON.
+        reserved_ip_ranges=[],
+        psc_interface_config={},
     )
     spec = json_format.MessageToDict(job.pipeline_spec)
     _complete(spec, machine.spec(vertex.reservation), output=output, disable_retries=vertex.disable_retries)

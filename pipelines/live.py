@@ -30,16 +30,16 @@ def display(steps: Mapping[str, StepView], console: Console) -> Iterator[Callabl
         with Live(get_renderable=lambda: _lines(steps), console=console, refresh_per_second=4):
             yield lambda changed: None
         return
-    shown = 0.0
+    shown, width = 0.0, _width(steps)
 
     def show(changed: str | None) -> None:
         nonlocal shown
         now = time.monotonic()
         running = next((name for name, step in steps.items() if step.state == "RUNNING"), None)
         if changed:
-            console.print(_line(changed, steps[changed]))
+            console.print(_line(changed, steps[changed], width))
         elif running and now - shown >= PLAIN_PROGRESS_SECONDS:
-            console.print(_line(running, steps[running]))
+            console.print(_line(running, steps[running], width))
         else:
             return
         shown = now
@@ -48,7 +48,11 @@ def display(steps: Mapping[str, StepView], console: Console) -> Iterator[Callabl
 
 
 def _lines(steps: Mapping[str, StepView]) -> Group:
-    return Group(*(_line(name, step) for name, step in steps.items()))
+    return Group(*(_line(name, step, _width(steps)) for name, step in steps.items()))
+
+
+def _width(steps: Mapping[str, StepView]) -> int:
+    return max(map(len, steps), default=0)
 
 
 STYLES = {
@@ -69,10 +73,10 @@ def step_style(state: str) -> str:
     return STYLES[state][1]
 
 
-def _line(name: str, step: StepView) -> Text:
+def _line(name: str, step: StepView, width: int) -> Text:
     """Returns a step's line: sign, name, seconds, newest message, cut to the width of the terminal."""
     sign, style = STYLES[step.state]
     seconds = time.monotonic() - step.started if step.state == "RUNNING" else step.seconds
     time_text = f"{seconds:6.1f} s" if seconds else " " * 8
     text = Text(no_wrap=True, overflow="ellipsis")
-    return text.append(f" {sign} {name:<9}", style).append(f"{time_text}  ", "dim").append(step.message)
+    return text.append(f" {sign} {name:<{width}}", style).append(f"{time_text}  ", "dim").append(step.message)

@@ -313,9 +313,9 @@ def check_order(machine: Machine, regions: tuple[str, ...], capacity: Capacity, 
             f"vertex.reservation is in {home}, vertex.regions has {', '.join(regions)}; a reservation serves its own "
             "region only."
         )
-    for region in regions:
-        if machine.regions and region not in machine.regions:
-            raise ConfigError(
-                f"vertex.regions has {region!r}, where Vertex AI does not train on {machine.name}; it does in "
-                f"{', '.join(machine.regions)}."
-            )
+    without = [repr(region) for region in regions if machine.regions and region not in machine.regions]
+    if without:
+        raise ConfigError(
+            f"vertex.regions has {', '.join(without)}, where Vertex AI does not train on {machine.name}; it does in "
+            f"{', '.join(machine.regions)}."
+        )

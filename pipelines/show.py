@@ -29,7 +29,7 @@ def show_run(summary: Summary, folder: RunFolder, console: Console) -> None:
         console.print(f"Its log: {escape(_short(folder.log(culprit)))}", soft_wrap=True)
     if summary.state in ("FAILED", "INTERRUPTED"):
         command = f"{_own_command()} run --resume {shlex.quote(_short(folder.path))}"
-        console.print(f"To go on where it stopped: [bold]{escape(command)}[/]", soft_wrap=True)
+        console.print(f"To go on where it stopped, with the same settings: [bold]{escape(command)}[/]", soft_wrap=True)
 
 
 def steps_table(steps: Mapping[str, StepSummary | StepView], state: str, seconds: float | None = None) -> Table:
@@ -87,8 +87,9 @@ def show_plan(config: RunConfig, console: Console) -> None:
         table.add_section()
     console.print(table)
     machine = config.machine.row
-    price = machine.usd_per_hour()
-    cost = f", at least {price:.2f} USD an hour (list price {machines.PRICES_AS_OF})" if price else ""
+    vertex = config.vertex
+    known = [price for region in vertex.regions if (price := machine.usd_per_hour(region, vertex.capacity))]
+    cost = f", at least {min(known):.2f} USD an hour ({vertex.capacity}, {machines.PRICES_AS_OF})" if known else ""
     batch = config.training.global_batch_size // machine.replicas
     console.print(f"{machine.name}: {machine.replicas} replicas of {batch} examples a step{cost}")
 

@@ -31,6 +31,11 @@ def show_submission(run: Submission, console: Console) -> None:
         rows["tpu image"] = run.images.tpu
     if vertex.register_model:
         rows["serving image"] = run.images.serving
+    if len(vertex.regions) > 1 and "{region}" not in vertex.pipeline_root:
+        rows["note"] = (
+            "one bucket can't be in all these regions, and Vertex AI may refuse one of another region: put {region} "
+            "into vertex.pipeline_root"
+        )
     rows["cost"] = _cost(run)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)

@@ -70,7 +70,7 @@ class VertexAI:
 
 def train_retries(vertex: Vertex) -> int:
     """Returns how often a failed training step is tried again."""
-    return min(vertex.retries, TRAIN_RETRIES)
+    return 0 if vertex.disable_retries else min(vertex.retries, TRAIN_RETRIES)
 
 
 def in_image(component: BaseComponent, image: str) -> BaseComponent:

@@ -48,6 +48,8 @@ if __name__ == "__main__":
         different = differing()
         for path in different:
             print(f"{path.relative_to(ROOT)} differs from what the code compiles; `make golden`, and review the diff")
+        if not different:
+            print(f"{len(golden_files())} golden files are what the code compiles")
         sys.exit(bool(different))
     for path, text in golden_files().items():
         path.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,18 @@ def test_prepare_is_cached_by_the_fingerprint_of_the_data(mnist):
 
 def test_retries_can_be_switched_off():
     assert all("retryPolicy" not in task for task in tasks(spec("vertex.retries=0")).values())
+
+
+def test_a_job_that_must_not_be_tried_again_is_not():
+    assert "retryPolicy" not in tasks(spec("vertex.disable_retries=true"))["train"]
+
+
+def test_every_placeholder_in_the_job_has_a_value(mnist):
+    """One without would stand in the payload as it is, and that is no JSON."""
+    definitions = mnist["components"]["comp-train"]["inputDefinitions"]["parameters"]
+    arguments = mnist["deploymentSpec"]["executors"]["exec-train"]["container"]["args"]
+    for name in re.findall(r"inputs\.parameters\['(\w+)'\]", " ".join(arguments)):
+        assert "defaultValue" in definitions[name], name
 
 
 def test_on_a_cpu_training_is_a_step_like_the_others():

@@ -122,6 +122,7 @@ def test_overrides_are_read_by_the_settings_type():
         ("training.checkpoint_every_steps=7", "expected a multiple of training.steps_per_execution (10)"),
         ("model.pretrained=sample://minilm", "image_classifier starts from scratch"),
         ("model.builder=text_classifier", "model.pretrained is empty"),
+        ("data.source=gs://b/reviews/*.csv", "a file of texts, but model.builder is image_classifier"),
         ("name=サンプル", "name is 'サンプル', expected 1 to 63 lower-case letters, digits and dashes"),
         ("name=" + "a" * 200, "expected 1 to 63"),
         ("vertex.pipeline_root=/home/me", "vertex.pipeline_root is '/home/me'"),

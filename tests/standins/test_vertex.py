@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -242,6 +243,10 @@ def test_nested_pipelines_branches_importers_and_containers(runner, tmp_path):
 def test_a_cancelled_pipeline_stops_its_task_and_runs_the_exit_handler(runner, tmp_path):
     job = pipeline_job(long, tmp_path, job_id="long-1", told=str(tmp_path / "told.json"))
     job.submit()
+    deadline = time.monotonic() + 60
+    while states(runner.pipeline_job("long-1")).get("sleep") != "RUNNING":
+        assert time.monotonic() < deadline, "the task was never started"
+        time.sleep(0.02)
     job.cancel()
     ended = runner.wait("long-1")
 

@@ -29,8 +29,11 @@ def test_a_good_run_passes():
     [
         (["vertex.project="], "vertex.project is empty"),
         (["vertex.pipeline_root="], "vertex.pipeline_root is empty; set it to a gs:// folder"),
-        (["data.source=/data/reviews/*.csv"], "data.source is '/data/reviews/\\*.csv', which a worker"),
-        (["data.source=reviews.csv"], "data.source is 'reviews.csv'"),
+        (
+            ["data.source=/data/reviews/*.csv", "model.builder=mine:build"],
+            "data.source is '/data/reviews/\\*.csv', which a worker",
+        ),
+        (["data.source=reviews.csv", "model.builder=mine:build"], "data.source is 'reviews.csv'"),
         (["data.tfds_data_dir=~/tfds"], "data.tfds_data_dir is '~/tfds'"),
         (["training.checkpoint_dir=runs/x"], "training.checkpoint_dir is 'runs/x'"),
         (["model.builder=image_clasifier"], "Did you mean 'image_classifier'"),
@@ -51,7 +54,7 @@ def test_what_it_could_not_run_is_refused(overrides, sentence):
 
 def test_all_faults_are_listed_at_once():
     with pytest.raises(ConfigError) as caught:
-        rules.check(config("vertex.project=", "data.source=x.csv", "training.checkpoint_dir=y", "machine.name=gpu-4"))
+        rules.check(config("vertex.project=", "data.source=x", "training.checkpoint_dir=y", "machine.name=gpu-4"))
     assert len(str(caught.value).splitlines()) == 4
 
 

@@ -24,7 +24,7 @@ def posted(cloud, what):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["data.source=/data/x.csv", "model.builder=image_classifier"], "can't reach"),
+        (["data.source=/data/x.csv", "model.builder=mine:build"], "can't reach"),
         (["vertex.regions=[eu]"], "does not train on v5e-4"),
         (["vertex.labels={Team: ML Ops}"], "vertex.labels has the key"),
         (["training.epoch=3", "training.epochs=3.5"], "Did you mean 'epochs'"),
