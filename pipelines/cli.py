@@ -93,6 +93,10 @@ AllowTags = Annotated[bool, typer.Option("--allow-tags", help="Take images that 
 RunName = Annotated[
     str, typer.Argument(help="A run's resource name or link, as submit printed it.", show_default=False)
 ]
+CompiledFile = Annotated[
+    Path | None, typer.Option(help="A pipeline compiled before, instead of compiling.", show_default=False)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and print the plan; send nothing.")]
 DisplayName = Annotated[str, typer.Option(help="The name that the console shows; empty: the run's.")]
 
 
@@ -128,12 +132,10 @@ def submit(
     overrides: Overrides = None,
     images: ImagesFile = Path("images.json"),
     allow_tags: AllowTags = False,
-    pipeline: Annotated[
-        Path | None, typer.Option(help="A pipeline compiled before, instead of compiling.", show_default=False)
-    ] = None,
+    pipeline: CompiledFile = None,
     display_name: DisplayName = "",
     job_id: Annotated[str, typer.Option(help="The run's id; one that exists is an error. Empty: a new one.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the plan; send nothing.")] = False,
+    dry_run: DryRun = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the run to its end, through its regions.")] = False,
     poll: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between looks at the run.")] = 10.0,
 ) -> None:
@@ -182,14 +184,12 @@ def schedule(
     overrides: Overrides = None,
     images: ImagesFile = Path("images.json"),
     allow_tags: AllowTags = False,
-    pipeline: Annotated[
-        Path | None, typer.Option(help="A pipeline compiled before, instead of compiling.", show_default=False)
-    ] = None,
+    pipeline: CompiledFile = None,
     display_name: DisplayName = "",
     max_runs: Annotated[
         int | None, typer.Option(min=1, max=2**31 - 1, help="Runs after which it ends.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the plan; send nothing.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Let Vertex AI start a run again and again, one at a time."""
     from rich.console import Console

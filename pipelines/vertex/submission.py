@@ -105,7 +105,7 @@ def _images_of(spec: dict[str, Any], unnamed: Images) -> Images:
 
 
 # What a file that is none of ours does to those who look into it.
-_ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError, yaml.YAMLError, json_format.Error)
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
@@ -117,14 +117,6 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         _images_of(spec, Images())
     except OSError as error:
         raise ConfigError(f"{path} can't be read ({error.strerror}); give a pipeline made with compile -o.") from error
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        yaml.YAMLError,
-        json_format.Error,
-    ) as error:
+    except _ODD as error:
         raise ConfigError(f"{path} is no compiled pipeline; make it with `tpu-pipelines compile -o`.") from error
     return text, spec
