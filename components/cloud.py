@@ -93,7 +93,7 @@ def explained(what: str) -> Iterator[None]:
         ) from error
     except (ParseError, json.JSONDecodeError) as error:
         raise ServiceError(f"{what}: the answer is none of Google's; check the network and its proxies.") from error
-    except (GoogleAuthError, OSError, AttributeError) as error:  # the last two: a file of credentials that is none
+    except (GoogleAuthError, OSError) as error:  # the second: a file of credentials that is none
         raise AccessError(
             f"{what}: no credentials that work ({first_line(error)}); run `gcloud auth application-default login`, or "
             "set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account's key."

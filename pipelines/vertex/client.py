@@ -6,6 +6,7 @@ from pathlib import Path
 
 import google.auth
 from google.api_core import exceptions
+from google.auth.exceptions import DefaultCredentialsError
 from google.cloud import aiplatform, storage
 
 from components.cloud import AccessError, ServiceError, explained, find_run
@@ -31,7 +32,10 @@ def connect(project: str, region: str) -> None:
     if region not in rules.REGIONS:
         raise ConfigError(f"{region!r} is no region of Vertex AI, such as us-central1.")
     with explained("Application default credentials"):
-        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+        try:
+            credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+        except AttributeError as error:  # what google.auth makes of a file of JSON that holds no object
+            raise DefaultCredentialsError("the file of credentials holds none") from error
     aiplatform.init(project=project, location=region, credentials=credentials, api_transport="rest")
     # What happens is said by us. The SDK gives the logger of each of its modules a level of its own.
     for name in list(logging.root.manager.loggerDict):
