@@ -1,5 +1,6 @@
-"""Casts arguments that came through a pipeline: KFP turns every number inside a list or dict into a float."""
+"""Mends arguments that came through a pipeline: numbers inside a list or dict are floats, and the order is lost."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from components.errors import ModelError
@@ -34,4 +35,16 @@ def flag(name: str, value: Any) -> bool:
     """Returns a bool; the text `false` is not taken for true."""
     if not isinstance(value, bool):
         raise ModelError(f"model.arguments.{name} is {value!r}, expected true or false.")
+    return value
+
+
+def in_order(value: Any) -> Any:
+    """Returns `value` with the keys of every dict in it sorted.
+
+    KFP hands them to each process in another order (protobuf's maps have none), and what is written must not differ.
+    """
+    if isinstance(value, Mapping):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [in_order(item) for item in value]
     return value

@@ -18,6 +18,7 @@ from components.dataset import reader
 from components.dataset.manifest import Manifest
 from components.errors import ConfigError, DataError, ModelError, did_you_mean
 from components.models import registry, saved, text_classifier
+from components.models.arguments import in_order
 from components.models.saved import ModelDescription
 from components.step import log
 from components.train import strategy as strategies
@@ -276,7 +277,7 @@ def _builder_arguments(options: TrainOptions) -> dict[str, Any]:
     """Returns the builder's arguments, with `pretrained` if it takes that: a model may want the tokens alone."""
     takes_pretrained = "pretrained" in inspect.signature(registry.find(options.builder)).parameters
     extra = {"pretrained": options.pretrained} if options.pretrained and takes_pretrained else {}
-    return {**options.arguments, **extra}
+    return in_order({**options.arguments, **extra})
 
 
 def _rebuild_arguments(model: Any, options: TrainOptions) -> dict[str, Any]:

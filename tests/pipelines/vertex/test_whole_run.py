@@ -111,7 +111,8 @@ def test_with_requests_failing_and_the_trainer_killed_the_result_is_the_same(goo
             good_results
         )
         assert good_results.keys() == bad_results.keys()
-        assert [name for name, content in good_results.items() if content != bad_results[name]] == []
+        differing = [name for name, content in good_results.items() if content != bad_results[name]]
+        assert not differing, [(good_results[name][:2000], bad_results[name][:2000]) for name in differing]
         assert [(model.display_name, model.version_id) for model in registered(cloud)] == [
             ("mnist-sample", "1"),
             ("mnist-sample", "2"),
