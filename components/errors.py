@@ -41,9 +41,14 @@ class ConsistencyError(ModelError):
     fault = "ours"
 
 
+# With these lines TensorFlow begins an error of a graph, before it says what went wrong.
+_PREAMBLE = ("Graph execution error:", "Detected at node", "<stack traces unavailable>")
+
+
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's text: TensorFlow's go on for pages."""
-    return str(error).split("\n", maxsplit=1)[0] or type(error).__name__
+    """Returns the first line of an error's text that says something: TensorFlow's go on for pages."""
+    lines = (line.strip() for line in str(error).split("\n"))
+    return next((line for line in lines if line and not line.startswith(_PREAMBLE)), type(error).__name__)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

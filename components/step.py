@@ -45,7 +45,8 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(entry, ensure_ascii=True)
 
 
-def _log_to_stdout(step: str) -> logging.Handler:
+def log_to_stdout(step: str) -> logging.Handler:
+    """Makes the log of `components` go to standard output, under a step's name; returns what does it."""
     handler = logging.StreamHandler(sys.stdout)
     if os.environ.get(LOG_FORMAT_VARIABLE) == "json":
         handler.setFormatter(_JsonFormatter(step))
@@ -92,7 +93,7 @@ def running(name: str, **outputs: str) -> Iterator[StepRun]:
         SystemExit: with code 1 when the body failed, after the error was logged and recorded. A `TpuPipelinesError`
             is logged as its one sentence; anything else, which is our fault, with its traceback.
     """
-    handler = _log_to_stdout(name)
+    handler = log_to_stdout(name)
     folder = os.path.dirname(next(iter(outputs.values())))  # noqa: PTH120 - may be a gs:// URI
     try:
         step = StepRun(name, folder)

@@ -13,14 +13,11 @@ from components import files
 from components.dataset import manifest as manifests
 from components.dataset import reader
 from components.errors import ConsistencyError
-from components.export.serving import SERVING, TENSORS, ServedModel
+from components.export.serving import TENSORS, ServedModel
+from components.exported import CONTRACT, FORMAT_VERSION, LABELS, SERVING
 from components.models import saved
 from components.models.saved import ModelDescription
 from components.step import log
-
-CONTRACT = "contract.json"
-LABELS = "labels.json"
-FORMAT_VERSION = 1
 
 
 def export(model_folder: str, dataset_folder: str, export_folder: str, *, name: str) -> dict[str, Any]:

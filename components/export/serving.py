@@ -7,9 +7,9 @@ import tensorflow as tf
 from components import files
 from components.dataset import reader
 from components.dataset.manifest import VOCABULARY, Tokenizer
+from components.exported import SERVING
 from components.models.saved import ModelDescription
 
-SERVING = "serving_default"
 TENSORS = "tensors"
 
 
@@ -54,7 +54,7 @@ class ServedModel(tf.Module):
             return {SERVING: tensors, TENSORS: tensors}
         texts = tf.TensorSpec([None], tf.string, "text")
         tokenize = self._tokenize
-        raw = tf.function(lambda text: self._classify(tokenize(text))).get_concrete_function(texts)
+        raw = tf.function(lambda **raw: self._classify(tokenize(raw["text"]))).get_concrete_function(text=texts)
         return {SERVING: raw, TENSORS: tensors}
 
     def _classify(self, features: dict[str, Any]) -> dict[str, Any]:
