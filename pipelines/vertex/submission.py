@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from google.protobuf import json_format
-from kfp.pipeline_spec import pipeline_spec_pb2
 
 from components.errors import ConfigError
+from pipelines import compiled
 from pipelines.compile import compile_pipeline
 from pipelines.config import RunConfig, parameters
 from pipelines.images import Images
@@ -63,11 +62,14 @@ def make(
     rules.check(config)
     values = parameters(config)
     if pipeline:
-        text, given = _read(pipeline)
-        images = _images_of(given, images)
-        compiled = yaml.safe_load(compile_pipeline(config, images))
+        text, given = compiled.read(pipeline)
+        try:
+            images = _images_of(given, images)
+        except compiled.ODD as error:
+            raise compiled.refusal(pipeline) from error
+        own = yaml.safe_load(compile_pipeline(config, images))
         rules.check_parameters(given, values)
-        if _without_defaults(given) != _without_defaults(compiled):
+        if _without_defaults(given) != _without_defaults(own):
             raise ConfigError(
                 f"{pipeline} was compiled with other settings of `machine` or `vertex`, or by another version, than "
                 "this run's; compile it again, or leave --pipeline out."
@@ -102,21 +104,3 @@ def _images_of(spec: dict[str, Any], unnamed: Images) -> Images:
     tasks = [part.get("dag", {}).get("tasks", {}).get("registration") for part in parts.values()]
     serving = [task["inputs"]["parameters"]["serving_image"]["runtimeValue"]["constant"] for task in tasks if task]
     return Images(cpu, tpu, serving[0] if serving else unnamed.serving)
-
-
-# What a file that is none of ours does to those who look into it.
-_ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError, yaml.YAMLError, json_format.Error)
-
-
-def _read(path: Path) -> tuple[str, dict[str, Any]]:
-    """Returns a compiled pipeline's text and spec."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        spec = yaml.safe_load(text)
-        json_format.ParseDict(spec, pipeline_spec_pb2.PipelineSpec())
-        _images_of(spec, Images())
-    except OSError as error:
-        raise ConfigError(f"{path} can't be read ({error.strerror}); give a pipeline made with compile -o.") from error
-    except _ODD as error:
-        raise ConfigError(f"{path} is no compiled pipeline; make it with `tpu-pipelines compile -o`.") from error
-    return text, spec

@@ -1,19 +1,17 @@
 """Google's services on this machine, for the command line and the real clients in it."""
 
 import contextlib
-import io
 import json
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from google.cloud.resourcemanager_v3.services.projects.client import ProjectsClientMeta
 
-from pipelines import cli
+from tests import command_line
 from tests.standins.edge import PROJECT, Edge, edge
 from tests.standins.storage import Storage, storage
 from tests.standins.vertex import Vertex, vertex
@@ -54,21 +52,8 @@ class Cloud:
         )
 
     def call(self, *words):
-        """Does what `run` does in this process, where Google's SDK need be imported once only."""
-        out, err, status = io.StringIO(), io.StringIO(), 0
-        out.reconfigure = lambda **_: None
-        with (
-            mock.patch.dict(os.environ, self.network.environment | {"COLUMNS": "200"}),
-            mock.patch.object(sys, "argv", ["tpu-pipelines", *map(str, words)]),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            contextlib.chdir(ROOT),
-        ):
-            try:
-                cli.main()
-            except SystemExit as ended:
-                status = ended.code or 0
-        return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+        """Does what `run` does in this process."""
+        return command_line.call(*words, environment=self.network.environment | {"COLUMNS": "200"})
 
     def submit(self, *overrides, command="submit", options=(), how=None):
         """Submits a small run, on a v5e-4 that CPU replicas play."""
