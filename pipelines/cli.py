@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -42,6 +42,14 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with this run's folder instead of a new run.", show_default=False)
     ] = None,
+    runner: Annotated[
+        Literal["subprocess", "docker"],
+        typer.Option(help="What the steps run in: processes, or containers of the images that Vertex AI would use."),
+    ] = "subprocess",
+    images: Annotated[
+        Path | None,
+        typer.Option(help="JSON with the images of --runner docker, instead of those built here.", show_default=False),
+    ] = None,
 ) -> None:
     """Run the pipeline on this machine: prepare, train, evaluate, compare, export.
 
@@ -52,6 +60,7 @@ def run(
     from rich.markup import escape
 
     from components.errors import ConfigError
+    from pipelines import images as image_files
     from pipelines import local
     from pipelines import runs as run_folders
     from pipelines.config import load
@@ -60,16 +69,22 @@ def run(
     if (config is None) == (resume is None):
         raise ConfigError("Give a run's YAML file, or --resume with the folder of a run: one of them.")
     if resume is not None:
-        if overrides:
-            raise ConfigError("--set can't change a run that is resumed; start a new run with it.")
+        if overrides or images or runner != "subprocess":
+            raise ConfigError(
+                "--set, --runner and --images can't change a run that is resumed; start a new run with them."
+            )
         folder = run_folders.RunFolder(resume.resolve())
         settings = folder.config()
-        local.check(settings)
+        local.check(settings, folder.images())
     else:
         assert config is not None
         settings = load(config, overrides or ())
-        local.check(settings)
-        folder = run_folders.create(runs, settings)
+        if images and runner != "docker":
+            raise ConfigError(f"--images {images} has no meaning without --runner docker; give that too.")
+        built_here = image_files.Images() if runner == "docker" else None
+        chosen = image_files.load(images, allow_tags=True, required=True) if images else built_here
+        local.check(settings, chosen)
+        folder = run_folders.create(runs, settings, chosen)
     console = Console(highlight=False)
     console.print(f"[bold]{settings.name}[/] on {settings.machine.name}, in {escape(str(folder.path))}")
     summary = local.run(folder, console)
@@ -124,6 +139,26 @@ def compile(
     for path, text in written.items():
         write_text(path, text)
         print(path)
+
+
+@app.command()
+def upload(
+    pipeline: Annotated[Path, typer.Argument(help="A compiled pipeline.", show_default=False)],
+    repository: Annotated[
+        str, typer.Option(help="https://LOCATION-kfp.pkg.dev/PROJECT/REPOSITORY, of the format Kubeflow Pipelines.")
+    ],
+    tags: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="A name for this version. May be given several times.", show_default=False),
+    ] = None,
+) -> None:
+    """Put a compiled pipeline into Artifact Registry, as a template that runs can be started from."""
+    from pipelines.upload import upload
+
+    template = upload(pipeline, repository, tags or ())
+    print(f"package: {template.package}\nversion: {template.version}")
+    for address in template.addresses:
+        print(f"template: {address}")
 
 
 @app.command()
@@ -250,6 +285,31 @@ def cancel(run: RunName) -> None:
     from pipelines.vertex import client
 
     print(client.cancel(run))
+
+
+@app.command()
+def teardown(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    yes: Annotated[bool, typer.Option("--yes", help="End what is listed without asking.")] = False,
+    models: Annotated[bool, typer.Option("--models", help="Delete the registered models too.")] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait until all has ended.")] = 900.0,
+    poll: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between looks.")] = 10.0,
+) -> None:
+    """List what runs of these settings have left on Vertex AI that costs money, ask, and end it.
+
+    Runs and training jobs are cancelled, schedules deleted, models undeployed, endpoints deleted, in every region of
+    vertex.regions; what isn't these runs' is left alone. Without a terminal nothing is asked: it is listed, or ended
+    with --yes. Exit status: 0 nothing is left, or it was only to be listed, 1 something is left, or you said no.
+    """
+    from rich.console import Console
+
+    from pipelines.config import load
+    from pipelines.vertex.teardown import teardown as end
+
+    settings = load(config, overrides or ())
+    if not end(settings, Console(highlight=False), yes=yes, models=models, timeout=timeout, poll=poll):
+        raise typer.Exit(OURS)
 
 
 def _submission(

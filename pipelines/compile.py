@@ -20,8 +20,9 @@ from components.train.component import train
 from pipelines.config import RunConfig
 from pipelines.emails import with_emails
 from pipelines.images import Images
+from pipelines.platforms import in_image
 from pipelines.training import training_pipeline
-from pipelines.vertex.platform import VertexAI, in_image
+from pipelines.vertex.platform import VertexAI
 
 COMPONENTS = (fingerprint, prepare, train, evaluate, compare, export, registration, notify)
 

@@ -106,8 +106,17 @@ def installed() -> dict[str, Version]:
     return found
 
 
-def expected() -> dict[str, str]:
-    """Returns the versions to expect, by package: the lock's in a checkout, else what our own package requires."""
+def expected(versions: Versions) -> dict[str, str]:
+    """Returns the versions to expect, by package: the lock's in a checkout, else what our own package requires.
+
+    Args:
+        versions: What is installed. Of what only some environments have, nothing is expected where it is missing.
+    """
+    optional = {"libtpu", "tensorflow" if "tensorflow-tpu" in versions else "tensorflow-tpu"} - versions.keys()
+    return {name: specifier for name, specifier in _required().items() if name not in optional}
+
+
+def _required() -> dict[str, str]:
     lock = Path(__file__).parent.parent / "uv.lock"
     if lock.exists():
         packages = tomllib.loads(lock.read_text(encoding="utf-8"))["package"]
@@ -127,7 +136,7 @@ def examine(console: Console, replicas: int) -> bool:
     table = Table(box=box.SIMPLE_HEAD)
     for title in ("package", "installed", "expected", ""):
         table.add_column(title)
-    for name, specifier in expected().items():
+    for name, specifier in expected(versions).items():
         version = versions.get(name)
         good = version is not None and version in Requirement(f"{name}{specifier}").specifier
         well &= good

@@ -29,13 +29,14 @@ class Images:
     serving: str = SERVING_IMAGE
 
 
-def load(path: Path, *, allow_tags: bool = False) -> Images:
+def load(path: Path, *, allow_tags: bool = False, required: bool = False) -> Images:
     """Reads `images.json`, which the build writes: `{"cpu": "HOST/PATH@sha256:...", "tpu": ..., "serving": ...}`.
 
     Args:
-        path: The file. Where tags are allowed it may be missing, and the images are those of `components.images`.
+        path: The file.
         allow_tags: Accept an image that is named by tag. A tag can come to mean other code while Vertex AI's cache
             still takes a step's old output for it.
+        required: Where tags are allowed, refuse a missing file too; else the images are those of `components.images`.
 
     Raises:
         ConfigError: if the file can't be read, or an image is missing, unknown or not named by digest.
@@ -43,11 +44,11 @@ def load(path: Path, *, allow_tags: bool = False) -> Images:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        if allow_tags:
+        if allow_tags and not required:
             return Images()
         raise ConfigError(
-            f"{path} is not there; the build writes it: give --images with the digests of the images, or --allow-tags "
-            "to compile with images that have no digest."
+            f"{path} is not there: make images writes it, once make infra has made a registry. Give another by "
+            "--images; or --allow-tags, for a look (with --dry-run) or images that have no digest."
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} can't be read as JSON ({error}); expected images by name.") from error

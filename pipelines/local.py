@@ -1,4 +1,4 @@
-"""Runs a pipeline on this machine through KFP's SubprocessRunner, shows it live, and says how it went."""
+"""Runs a pipeline on this machine through KFP's local runners, shows it live, and says how it went."""
 
 import contextlib
 import fcntl
@@ -16,7 +16,9 @@ from rich.console import Console
 
 from components.errors import ConfigError, DeviceError
 from components.step import LOG_FORMAT_VARIABLE
+from pipelines import containers
 from pipelines.config import RunConfig
+from pipelines.images import Images
 from pipelines.live import StepView, display
 from pipelines.runs import RunFolder, State, StepSummary, Summary
 
@@ -100,11 +102,15 @@ def _record(plain: str) -> dict[str, Any] | None:
     return record if {"severity", "time", "message"} <= record.keys() else None
 
 
-def check(config: RunConfig) -> None:
+def check(config: RunConfig, images: Images | None = None) -> None:
     """Refuses a run that can't work on this machine, before its data is prepared.
 
+    Args:
+        config: The run.
+        images: The images of a run in containers; None for a run in processes.
+
     Raises:
-        ConfigError: if it asks for a TPU on another host.
+        ConfigError: if it asks for a TPU on another host, or for containers that can't be had.
         DeviceError: if it asks for GPUs or a TPU that aren't here, or that fail the device check.
     """
     if config.machine.tpu != "local":
@@ -113,7 +119,9 @@ def check(config: RunConfig) -> None:
             "run on the TPU's own host with machine.tpu local."
         )
     machine = config.machine.row
-    if machine.device != "cpu":
+    if images:
+        containers.check(config, images)
+    elif machine.device != "cpu":
         result = device_check(machine.device, machine.replicas)
         if result.returncode:
             raise DeviceError((result.stderr.strip() or "The device check failed.").splitlines()[-1])
@@ -143,6 +151,9 @@ def run(folder: RunFolder, console: Console) -> Summary:
     with _locked(folder) as lock, _signals_interrupt():
         folder.summary_file.unlink(missing_ok=True)
         folder.forget_broken_steps()
+        in_containers = folder.images() is not None
+        if in_containers:
+            containers.end(folder)  # those of a try whose process was killed
         driver = subprocess.Popen(
             [sys.executable, "-m", "pipelines.local_driver", str(folder.path)],
             stdout=subprocess.PIPE,
@@ -164,6 +175,9 @@ def run(folder: RunFolder, console: Console) -> Summary:
             view.interrupt()
         finally:
             _end_group(driver)
+            if in_containers:
+                with contextlib.suppress(DeviceError):  # the engine has gone, and the containers with it
+                    containers.end(folder)
             driver.stdout.close()
             view.close()
         summary = _summarize(folder, view, began, time.monotonic() - start, interrupted)

@@ -15,21 +15,22 @@ def main(path: str) -> None:
     """Runs the pipeline of a run's folder; everything that the steps print goes to standard output."""
     from kfp import local
 
-    from pipelines.platforms import ThisMachine
+    from pipelines import containers
+    from pipelines.platforms import Containers, ThisMachine
     from pipelines.training import training_pipeline
 
     logging.basicConfig(stream=sys.stdout, level=logging.INFO)  # where KFP says that a step comes from its cache
     folder = RunFolder(Path(path).resolve())
-    config = folder.config()
+    config, images = folder.config(), folder.images()
     local.init(
-        local.SubprocessRunner(use_venv=False),
+        containers.runner(folder, config) if images else local.SubprocessRunner(use_venv=False),
         pipeline_root=str(folder.steps),
         raise_on_error=False,
         enable_caching=True,
         cache_root=str(folder.cache),
     )
     checkpoint_dir = config.training.checkpoint_dir or str(folder.checkpoints)
-    training_pipeline(config, ThisMachine())(checkpoint_dir=checkpoint_dir)
+    training_pipeline(config, Containers(images) if images else ThisMachine())(checkpoint_dir=checkpoint_dir)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""Where a pipeline runs, as its graph sees it, and the simplest such place: this machine."""
+"""Where a pipeline runs, as its graph sees it, and the simplest such places: this machine, and containers on it."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
+
+from pipelines.images import Images
 
 # They look at the world or tell of this run, so their outputs of another run would be wrong.
 NEVER_CACHED = ("fingerprint", "compare", "notify", "registration")
@@ -44,3 +47,26 @@ class ThisMachine:
 
     def release(self, task: MakeTask, *, exported: Any, metrics: Any, model_name: Any) -> None:
         """Leaves the exported model where it is."""
+
+
+class Containers(ThisMachine):
+    """Containers on this machine, in the images that Vertex AI would use for a run on a TPU.
+
+    Args:
+        images: The images.
+    """
+
+    def __init__(self, images: Images) -> None:
+        self._images = images
+
+    def task(self, component: BaseComponent, inputs: Mapping[str, Any]) -> dsl.PipelineTask:
+        """Returns the task of a component in its image."""
+        image = self._images.tpu if component.name == "train" else self._images.cpu
+        return super().task(in_image(component, image), inputs)
+
+
+def in_image(component: BaseComponent, image: str) -> BaseComponent:
+    """Returns a copy of a component that runs in an image."""
+    copied = copy.deepcopy(component)
+    copied.component_spec.implementation.container.image = image
+    return copied

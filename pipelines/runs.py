@@ -11,7 +11,9 @@ import yaml
 
 from components.errors import ConfigError
 from components.step import RECORD, inventory
+from pipelines import images
 from pipelines.config import RunConfig, load
+from pipelines.images import Images
 
 State = Literal["SUCCEEDED", "FAILED", "REJECTED", "INTERRUPTED"]
 
@@ -26,6 +28,11 @@ class RunFolder:
     def config_file(self) -> Path:
         """The run's settings, resolved."""
         return self.path / "config.yaml"
+
+    @property
+    def images_file(self) -> Path:
+        """The images of a run in containers; not there for a run in processes."""
+        return self.path / "images.json"
 
     @property
     def summary_file(self) -> Path:
@@ -66,6 +73,10 @@ class RunFolder:
             raise ConfigError(f"{self.path} has no config.yaml, so it is no run to resume; give a folder below runs/.")
         return load(self.config_file)
 
+    def images(self) -> Images | None:
+        """Returns the images of a run in containers, None for a run in processes."""
+        return images.load(self.images_file, allow_tags=True) if self.images_file.exists() else None
+
     def records(self) -> dict[str, dict[str, Any]]:
         """Returns each step's newest record, by step: see `components.step`."""
         found = [record for path in self.steps.glob(f"*/*/{RECORD}") if (record := _read_record(path))]
@@ -92,8 +103,13 @@ def _read_record(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def create(runs: Path, config: RunConfig) -> RunFolder:
+def create(runs: Path, config: RunConfig, chosen: Images | None = None) -> RunFolder:
     """Makes the folder of a new run and points `latest` at it.
+
+    Args:
+        runs: The folder of all runs.
+        config: The run's settings.
+        chosen: The images of a run in containers; None for a run in processes.
 
     Raises:
         ConfigError: if it can't be made there.
@@ -102,14 +118,16 @@ def create(runs: Path, config: RunConfig) -> RunFolder:
         raise ConfigError(
             f"--runs {runs} has one of [ ] * ? in its path, which TensorFlow takes for a pattern; use another."
         )
+    if chosen and ":" in str(runs.absolute()):
+        raise ConfigError(f"--runs {runs} has a : in its path, which Docker takes for an end; use another.")
     try:
         runs.mkdir(parents=True, exist_ok=True)
-        return _create(runs, config)
+        return _create(runs, config, chosen)
     except OSError as error:
         raise ConfigError(f"No run can be made in --runs {runs}: {error.strerror} ({error.filename}).") from error
 
 
-def _create(runs: Path, config: RunConfig) -> RunFolder:
+def _create(runs: Path, config: RunConfig, chosen: Images | None) -> RunFolder:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     path = runs / f"{config.name}-{stamp}"
     count = 1
@@ -124,6 +142,8 @@ def _create(runs: Path, config: RunConfig) -> RunFolder:
     (path / "logs").mkdir()
     settings = yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
     folder.config_file.write_text(settings, encoding="utf-8")
+    if chosen:
+        folder.images_file.write_text(json.dumps(asdict(chosen), indent=2) + "\n", encoding="utf-8")
     point_latest(folder)
     return folder
 

@@ -1,4 +1,4 @@
-"""What several tests share: eight logical CPU devices, and small data sets on disk."""
+"""What several tests share: eight logical CPU devices, small data sets on disk, and the container images."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ import tensorflow as tf
 from components import files
 from components.dataset.manifest import Feature, Manifest
 from components.dataset.writer import SplitWriter
+from tests.standins import engine
 
 # Fixed for the process before TensorFlow starts: tests use the first 1, 2, 4 or 8 of them.
 LOGICAL_CPUS = 8
@@ -61,3 +62,44 @@ def stripes_dataset(tmp_path_factory):
     examples = {"train": stripes(640, 1), "validation": stripes(75, 2), "test": stripes(90, 3)}
     features = {"image": Feature("uint8", (8, 8, 1))}
     return write_dataset(folder, "image_classification", features, ("row", "column", "none"), examples)
+
+
+_BUILD = pytest.StashKey[engine.Build]()
+
+
+def _needs_images(item):
+    return "images" in item.fixturenames
+
+
+def pytest_collection_modifyitems(items):
+    """Puts what needs the images last."""
+    items.sort(key=_needs_images)
+
+
+def pytest_collection_finish(session):
+    """Builds the images while the other tests run."""
+    if any(map(_needs_images, session.items)) and not session.config.option.collectonly and engine.docker():
+        session.config.stash[_BUILD] = engine.Build()
+
+
+@pytest.fixture(scope="session")
+def images(request):
+    """The images of the working tree, by name, in the engine of this machine."""
+    if _BUILD not in request.config.stash:
+        pytest.skip(f"NOT RUN: {engine.NO_ENGINE}")
+    request.config.stash[_BUILD].wait()
+    return engine.IMAGES
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Says loudly if nothing of the images was tested."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    count = sum(engine.NO_ENGINE in str(report.longrepr) for report in skipped)
+    if count:
+        terminalreporter.write_sep("!", f"THE IMAGES WERE NOT TESTED ({count} tests): {engine.NO_ENGINE}", red=True)
+
+
+def pytest_unconfigure(config):
+    """Ends a build that is still going on."""
+    if _BUILD in config.stash:
+        config.stash[_BUILD].stop()

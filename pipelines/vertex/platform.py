@@ -1,6 +1,5 @@
 """What a task needs to run on Vertex AI: an image, resources, retries, and for training a TPU."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from components.registration.component import registration
 from pipelines.config import RunConfig, Vertex
 from pipelines.custom_job import STEP_ENVIRONMENT, custom_job
 from pipelines.images import Images
-from pipelines.platforms import NEVER_CACHED, MakeTask
+from pipelines.platforms import NEVER_CACHED, MakeTask, in_image
 from pipelines.registration import register
 
 # Steps that hold models or data; the others get LIGHT_CPUS and LIGHT_MEMORY.
@@ -71,10 +70,3 @@ class VertexAI:
 def train_retries(vertex: Vertex) -> int:
     """Returns how often a failed training step is tried again."""
     return 0 if vertex.disable_retries else min(vertex.retries, TRAIN_RETRIES)
-
-
-def in_image(component: BaseComponent, image: str) -> BaseComponent:
-    """Returns a copy of a component that runs in an image."""
-    copied = copy.deepcopy(component)
-    copied.component_spec.implementation.container.image = image
-    return copied

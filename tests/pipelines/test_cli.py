@@ -49,8 +49,12 @@ def test_machines_lists_slices_and_refusals():
         (["run"], "Give a run's YAML file, or --resume"),
         (["run", "configs/mnist_sample.yaml", "--resume", "runs/x"], "one of them"),
         (["run", "--resume", "docs"], "no config.yaml, so it is no run to resume"),
-        (["run", "--resume", "docs", "--set", "training.epochs=3"], "--set can't change a run that is resumed"),
+        (
+            ["run", "--resume", "docs", "--set", "training.epochs=3"],
+            "can't change a run that is resumed",
+        ),
         (["run", "configs/mnist.yaml", "--set", "machine.tpu=my-tpu"], "a TPU on another host"),
+        (["run", "configs/mnist_sample.yaml", "--images", "images.json"], "has no meaning without --runner docker"),
         (["run", "configs/mnist_sample.yaml", "--runs", "a [1] b"], "takes for a pattern"),
         (["run", "configs/mnist_sample.yaml", "--runs", "README.md"], "No run can be made in --runs README.md"),
         (["run", "configs/mnist.yaml"], "There is no TPU attached to this machine"),

@@ -49,6 +49,6 @@ def test_a_trap_is_told(changes, word):
 
 def test_what_is_installed_is_what_the_lock_says():
     versions = installed()
-    for name, specifier in expected().items():
+    for name, specifier in expected(versions).items():
         assert name in COUPLED
         assert specifier == f"=={versions[name]}"

@@ -59,5 +59,5 @@ def test_what_is_wrong_is_said(tmp_path, values, sentence):
 
 
 def test_a_missing_file_says_what_makes_it(tmp_path):
-    with pytest.raises(ConfigError, match=r"build writes it.*--allow-tags"):
+    with pytest.raises(ConfigError, match=r"make images writes it.*--allow-tags"):
         images.load(tmp_path / "images.json")
