@@ -220,6 +220,9 @@ class Release(Section):
     )
 
 
+_SERVICE_ACCOUNT = r"^([-.\w]+@[-.\w]+\.gserviceaccount\.com)?$"
+
+
 class Vertex(Section):
     """Where and how Vertex AI runs the pipeline. Fixed when it is compiled; runs on this machine take no notice."""
 
@@ -235,9 +238,12 @@ class Vertex(Section):
         pattern=r"^(gs://[a-z0-9]([-_.a-z0-9]|\{region\}){2,222}(/([-\w./=]|\{region\})*)?)?$",
     )
     service_account: str = Field(
+        "", description="E-mail address of the account that the steps run as.", pattern=_SERVICE_ACCOUNT
+    )
+    trainer_service_account: str = Field(
         "",
-        description="E-mail address of the account that the steps and the training job run as.",
-        pattern=r"^([-.\w]+@[-.\w]+\.gserviceaccount\.com)?$",
+        description="E-mail address of the account that training runs as; empty: vertex.service_account.",
+        pattern=_SERVICE_ACCOUNT,
     )
     network: str = Field(
         "",
@@ -301,6 +307,11 @@ class Vertex(Section):
         description="Addresses that Vertex AI mails the run's end to, three at most.",
         max_length=3,
     )
+
+    @property
+    def trainer(self) -> str:
+        """The account that training runs as; empty for Vertex AI's default."""
+        return self.trainer_service_account or self.service_account
 
     def root_in(self, region: str) -> str:
         """Returns the folder of the artifacts of runs in a region."""
@@ -369,7 +380,7 @@ class RunConfig(Section):
             )
         vertex = self.vertex
         machines.check_order(machine, tuple(vertex.regions), vertex.capacity, vertex.reservation)
-        if vertex.tensorboard and not vertex.service_account:
+        if vertex.tensorboard and not vertex.trainer:
             raise ConfigError("vertex.tensorboard needs vertex.service_account: the job writes to it as that account.")
         if vertex.tensorboard and vertex.regions != [home := vertex.tensorboard.split("/")[3]]:
             raise ConfigError(

@@ -54,7 +54,7 @@ def custom_job(component: BaseComponent, *, output: str, machine: Machine, verte
         machine_type=machine.machine_type,
         boot_disk_size_gb=vertex.boot_disk_gb,
         timeout=f"{round(vertex.train_timeout_hours * 3600)}s",
-        service_account=vertex.service_account,
+        service_account=vertex.trainer,
         network=vertex.network,
         tensorboard=vertex.tensorboard,
         labels=dict(vertex.labels),

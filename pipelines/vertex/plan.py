@@ -26,6 +26,8 @@ def show_submission(run: Submission, console: Console) -> None:
         "training": "in the cpu image, no TPU",
         "cpu image": run.images.cpu,
     }
+    if vertex.trainer_service_account:
+        rows["training's account"] = vertex.trainer_service_account
     if machine.device == "tpu":
         rows["training"] = f"{json.dumps(machine.spec(vertex.reservation))}, {vertex.capacity}"
         rows["tpu image"] = run.images.tpu

@@ -40,6 +40,13 @@ def test_numbers_are_integers():
     assert [(type(number), number) for number in numbers] == [(int, 1), (int, 8), (int, 200)]
 
 
+def test_training_runs_as_its_own_account_where_it_has_one():
+    accounts = ("vertex.service_account=steps@p.iam.gserviceaccount.com",)
+    assert sent("v5e-4", *accounts)[1].job_spec.service_account == "steps@p.iam.gserviceaccount.com"
+    accounts += ("vertex.trainer_service_account=trainer@p.iam.gserviceaccount.com",)
+    assert sent("v5e-4", *accounts)[1].job_spec.service_account == "trainer@p.iam.gserviceaccount.com"
+
+
 def test_what_the_run_s_settings_become():
     account, board = "trainer@p.iam.gserviceaccount.com", "projects/p/locations/us-central1/tensorboards/7"
     _, job = sent(

@@ -17,7 +17,7 @@ from tests.standins.vertex.operations import Operations
 from tests.standins.vertex.pipeline_runs import PipelineRun
 from tests.standins.vertex.processes import Processes
 from tests.standins.vertex.routes import Request, route
-from tests.standins.vertex.store import Store, page
+from tests.standins.vertex.store import Store, page, value_of
 
 ENDED = (
     PipelineState.PIPELINE_STATE_SUCCEEDED,
@@ -85,7 +85,8 @@ class PipelineJobs:
     @route("GET", "{location}/pipelineJobs")
     def list_all(self, request: Request) -> dict[str, Any]:
         with self.store.lock:
-            return page([_copy(job) for job in self.store.all(request.parent)], "pipelineJobs", request.query)
+            jobs = [_copy(job) for job in self.store.all(request.parent)]
+            return page(jobs, "pipelineJobs", request.query, _value_of)
 
     @route("POST", "{location}/pipelineJobs/{id}:cancel")
     def cancel(self, request: Request) -> dict[str, Any]:
@@ -125,6 +126,10 @@ class PipelineJobs:
 
 def _name(request: Request) -> str:
     return f"{request.parent}/pipelineJobs/{request.id}"
+
+
+def _value_of(job: Message, field: str) -> Any:
+    return value_of(job, "pipeline_spec.pipelineInfo.name" if field == "pipeline_name" else field)
 
 
 def _copy(message: Message) -> Message:
