@@ -7,7 +7,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/$(VENV)
 UV := $(VENV)/bin/uv
 
-.PHONY: help setup run test check format golden verify-golden clean
+.PHONY: help setup run test check format lock golden verify-golden infra images submit teardown clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,11 +40,50 @@ format: $(READY)  ## format the code and mend what the linter can
 	@$(VENV)/bin/ruff format .
 	@$(VENV)/bin/ruff check --fix .
 
+lock: $(READY)  ## write uv.lock anew after a change of pyproject.toml, and what the images take from it
+	@$(UV) lock
+	@$(UV) export --quiet --locked --only-group build --no-annotate --no-header -o containers/tools.txt
+
 golden: $(READY)  ## write the golden pipelines anew: review their diff
 	@$(VENV)/bin/python tests/golden/golden.py
 
 verify-golden: $(READY)  ## check that the pipelines compile to the golden bytes
 	@$(VENV)/bin/python tests/golden/golden.py --verify
+
+infra: $(READY)  ## make what a run of CONFIG needs on Google Cloud, by Terraform, which shows its plan and asks first
+	@$(VENV)/bin/python infra/from_config.py "$(CONFIG)"
+	@terraform -chdir=infra init -input=false
+	@terraform -chdir=infra apply
+
+# The registry that make infra made; REGISTRY= (empty) builds for this machine alone.
+ifeq ($(origin REGISTRY),undefined)
+REGISTRY := $(if $(filter images,$(MAKECMDGOALS)),$(shell terraform -chdir=infra output -json 2>/dev/null | \
+	python3 -c 'import json, sys; print(json.load(sys.stdin)["registry"]["value"])' 2>/dev/null))
+endif
+export REGISTRY
+images: $(READY)  ## build the images, push them to the project's registry, write images.json and the SBOMs
+	@$(if $(REGISTRY),,echo "No registry is given, and none was made by make infra: the images stay on this machine, without images.json.")
+	@case "$$REGISTRY" in *.pkg.dev/*) gcloud auth configure-docker --quiet "$${REGISTRY%%/*}" ;; esac
+	@containers/build.sh cpu tpu serving
+	@for image in cpu tpu serving; do \
+		name=$(if $(REGISTRY),$$(cat build/$$image.ref),tpu-pipelines/$$image:unreleased); \
+		$(VENV)/bin/python containers/sbom.py "$$name" -o build/sbom/$$image.cdx.json || exit 1; \
+	done
+	@$(if $(REGISTRY),$(VENV)/bin/python containers/images.py)
+
+submit: $(READY)  ## check a run and send it to Vertex AI: make submit CONFIG=configs/mine.yaml
+	@$(VENV)/bin/tpu-pipelines submit "$(CONFIG)" --images images.json $(ARGS)
+
+teardown: $(READY)  ## remove what runs of CONFIG left on Vertex AI, then what make infra made; asks first
+	@$(VENV)/bin/python infra/from_config.py "$(CONFIG)" --check
+	@test -t 0 || test "$(ARGS)" || { echo "This asks before it removes: run it in a terminal, or with ARGS=--yes." >&2; exit 2; }
+	@$(VENV)/bin/tpu-pipelines teardown "$(CONFIG)" $(ARGS)
+	@terraform -chdir=infra init -input=false
+	@if terraform -chdir=infra state list 2>/dev/null | grep -q .; then \
+		terraform -chdir=infra apply -var force_destroy=true && terraform -chdir=infra destroy; \
+	else \
+		echo "infra/ has no state here: nothing was made from this folder, or it is removed already."; \
+	fi
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

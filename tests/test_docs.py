@@ -21,6 +21,7 @@ def commands():
                 yield pytest.param(line, id=f"{page.name}: {line}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", commands())
 def test_a_command_of_the_docs_works(line, tmp_path):
     """`run` is tried as `check` with the same settings, and nothing is sent: tests/pipelines do these things."""
@@ -39,9 +40,10 @@ def test_a_command_of_the_docs_works(line, tmp_path):
         case ["tpu-pipelines", "run", "--resume", _]:
             words = ["tpu-pipelines", "run", "--help"]
         case ["tpu-pipelines", "run", config, *options]:
-            if "--runs" in options:
-                index = options.index("--runs")
-                options[index : index + 2] = []
+            for option in ("--runs", "--runner", "--images"):
+                if option in options:
+                    index = options.index(option)
+                    options[index : index + 2] = []
             words = ["tpu-pipelines", "check", config, *options]
         case ["tpu-pipelines", "compile", *options]:
             places = {"pipeline.yaml": tmp_path / "pipeline.yaml", "components.d": tmp_path / "components.d"}
@@ -56,6 +58,11 @@ def test_a_command_of_the_docs_works(line, tmp_path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_nothing_is_left_to_be_filled_in(page):
+    assert not re.search(r"\b(FIGURES|TODO|TBD|XXX)\b", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
@@ -65,3 +72,15 @@ def test_links_lead_somewhere(page):
 def test_the_settings_page_is_the_schemas():
     page = runpy.run_path(str(ROOT / "docs" / "settings.py"))["page"]()
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == page, "run: python docs/settings.py"
+
+
+def test_from_clone_to_vertex_are_four_commands():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```sh\n(.*?)```", page, re.S)
+    commands = [shlex.split(line) for line in block.splitlines()]
+    assert len(commands) <= 4
+    assert (ROOT / commands[0][1]).exists()
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert {words[1] for words in commands if words[0] == "make"} <= targets
+    for target in ("infra", "images", "submit", "teardown"):
+        assert f"| `make {target}" in page, "what it costs, and how to undo it"
