@@ -20,6 +20,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 from docker.errors import DockerException
 from packageurl import PackageURL
 
+from components import files
+
 # Run by the image's own Python: every distribution, and every installed paragraph of Debian's package database.
 LIST = """
 import importlib.metadata, json, pathlib, platform
@@ -58,16 +60,18 @@ def bill(image: str, found: dict[str, Any]) -> str:
     """
     bom = Bom()
     bom.metadata.component = root = Component(type=ComponentType.CONTAINER, name=image, bom_ref=image)
-    system, interpreter = found["system"], found["interpreter"]
-    address = PackageURL("generic", name="python", version=interpreter)
-    bom.components.add(Component(name="python", version=interpreter, purl=address, bom_ref=str(address)))
-    for name, version in found["python"]:
-        address = PackageURL("pypi", name=name, version=version)
-        bom.components.add(Component(name=name, version=version, purl=address, bom_ref=str(address)))
-    for name, version, architecture in found["debian"]:
-        qualifiers = {"arch": architecture, "distro": f"{system['ID']}-{system['VERSION_ID']}"}
-        address = PackageURL("deb", system["ID"], name, version, qualifiers)
-        bom.components.add(Component(name=name, version=version, purl=address, bom_ref=str(address)))
+    system = found["system"]
+    distro = f"{system['ID']}-{system['VERSION_ID']}"
+    packages = [
+        PackageURL("generic", name="python", version=found["interpreter"]),
+        *(PackageURL("pypi", name=name, version=version) for name, version in found["python"]),
+        *(
+            PackageURL("deb", system["ID"], name, version, {"arch": architecture, "distro": distro})
+            for name, version, architecture in found["debian"]
+        ),
+    ]
+    for package in packages:
+        bom.components.add(Component(name=package.name, version=package.version, purl=package, bom_ref=str(package)))
     bom.register_dependency(root, bom.components)
     text = JsonV1Dot5(bom).output_as_string(indent=2)
     if fault := JsonStrictValidator(SchemaVersion.V1_5).validate_str(text):
@@ -85,10 +89,7 @@ def main() -> None:
         text = bill(words.image, contents(words.image))
     except DockerException as error:
         sys.exit(f"The packages of {words.image} can't be listed ({error}); build it: containers/build.sh.")
-    words.output.parent.mkdir(parents=True, exist_ok=True)
-    part = words.output.with_name(words.output.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(words.output)
+    files.write_bytes(str(words.output), text.encode("utf-8"))
     print(words.output)
 
 

@@ -5,13 +5,16 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from pipelines.images import Images
+
 ROOT = Path(__file__).parents[2]
-IMAGES = {name: f"tpu-pipelines/{name}:unreleased" for name in ("cpu", "tpu", "serving")}
+IMAGES = asdict(Images())  # by name, as they are called where no registry was given
 BUILD = "tests/containers/build_images.sh"
 NO_ENGINE = "no Docker engine answers here, or no docker command that builds with BuildKit"
 
