@@ -1,31 +1,26 @@
 """The machines a training step can run on: one row each, with the source of its figures.
 
-Sources (read 2026-11-30): TPU machine types, topologies and regions from Vertex AI's "Configure compute resources for
-serverless training" and "Locations"; spot and flex-start rules from its "Use Spot VMs" and "Schedule training jobs
-based on resource availability"; memory and peak rates from Cloud TPU's page of each generation; prices from Cloud
-TPU's list as collected by the SkyPilot catalog, in USD. Vertex AI adds a management fee that its pages don't state, so
-a price here is a lower bound. None of these machines has been used by this project: see docs/machines.md.
+Sources (read 2026-11-30): TPU machine types and topologies from Vertex AI's "Configure compute resources for
+serverless training"; spot and flex-start rules from its "Use Spot VMs" and "Schedule training jobs based on resource
+availability". What a chip has, where it is and what it costs are rows of rates.yaml, which users can replace. Vertex AI
+adds a management fee that its pages don't state, so a price here is a lower bound. None of these machines has been used
+by this project: see docs/machines.md.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from components.errors import ConfigError, did_you_mean
+from pipelines import rates
+from pipelines.rates import Rate, Spec
 
-PRICES_AS_OF = "2026-11-30"
+GIB = 2**30
+MIB = 2**20
 
 Device = Literal["cpu", "gpu", "tpu"]
 Capacity = Literal["on-demand", "spot", "flex-start", "reservation"]
-
-
-@dataclass(frozen=True)
-class Rate:
-    """List price of a chip hour in USD; None where no source was found."""
-
-    on_demand: float | None = None
-    spot: float | None = None
 
 
 @dataclass(frozen=True)
@@ -33,29 +28,73 @@ class Generation:
     """What the slices of one TPU generation share.
 
     Attributes:
-        cores_per_chip: TensorCores of a chip, each a replica.
-        hbm_gib_per_chip: High-bandwidth memory of a chip, in GiB; None where no source was found.
-        bf16_tflops_per_chip: Peak rate of a chip, in 10^12 bfloat16 operations a second; None likewise.
-        rates: Where Vertex AI trains on it, and what a chip hour costs there.
+        name: Its key in `GENERATIONS` and in rates.yaml.
         refusal: Why TensorFlow training is refused, or an empty string.
         unverified: Whether `machine.allow_unverified` may lift the refusal.
         takes_reservations: Whether a reservation can be named for it.
         environment: What the TPU runtime needs in the container.
     """
 
-    cores_per_chip: int
-    hbm_gib_per_chip: int | None
-    bf16_tflops_per_chip: float | None
-    rates: Mapping[str, Rate]
+    name: str
     refusal: str = ""
     unverified: bool = False
     takes_reservations: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def rates(self) -> Mapping[str, Rate]:
+        """What a chip hour costs, by region: everywhere that Vertex AI trains on it."""
+        return rates.current().prices[self.name]
+
+    @property
     def regions(self) -> tuple[str, ...]:
         """Where Vertex AI trains on it."""
         return tuple(self.rates)
+
+    @property
+    def cores_per_chip(self) -> int:
+        """TensorCores of a chip, each a replica."""
+        cores = self._figure("cores_per_chip")
+        assert cores, f"rates.yaml has no cores_per_chip of {self.name}"
+        return int(cores)
+
+    @property
+    def hbm_gib_per_chip(self) -> float | None:
+        """High-bandwidth memory of a chip, in GiB; None where no source was found, as in all that follow."""
+        return self._figure("hbm_gib_per_chip")
+
+    @property
+    def hbm_usable_bytes(self) -> int | None:
+        """What the compiler lets a program use of a core's memory, in bytes.
+
+        Arguments, temporaries and the program itself; the compiler counts no output, and one that shares no argument's
+        memory needs room besides.
+        """
+        mib = self._figure("hbm_usable_mib_per_core")
+        return None if mib is None else round(mib * MIB)
+
+    @property
+    def bf16_tflops_per_chip(self) -> float | None:
+        """Peak rate of a chip, in 10^12 bfloat16 operations a second."""
+        return self._figure("bf16_tflops_per_chip")
+
+    @property
+    def hbm_bandwidth(self) -> float | None:
+        """Bandwidth of a chip's memory, in bytes a second."""
+        return _times(self._figure("hbm_gb_per_second"), 1e9)
+
+    @property
+    def interconnect(self) -> float | None:
+        """What a chip can send over all its links at once, in bytes a second; what it receives is not counted."""
+        return _times(self._figure("interconnect_gb_per_second"), 1e9)
+
+    def _figure(self, field: Spec) -> float | None:
+        figure = rates.current().specs[self.name].get(field)
+        return figure.value if figure else None
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
 
 
 # TensorFlow reaches v5e and later through the PJRT plug-in, v2 and v3 through the older runtime. The TPU image has
@@ -63,60 +102,19 @@ class Generation:
 _PJRT = {"NEXT_PLUGGABLE_DEVICE_USE_C_API": "true", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "/lib/libtpu.so"}
 
 GENERATIONS = {
-    "v2": Generation(
-        2,
-        None,
-        None,
-        {
-            "us-central1": Rate(1.125, 0.3375),
-            "europe-west4": Rate(1.2375, 0.315),
-            "asia-east1": Rate(1.305, 0.3925),
-        },
-        takes_reservations=False,
-    ),
-    "v3": Generation(
-        2,
-        32,
-        123,
-        {"us-central1": Rate(2.00, 0.51), "europe-west4": Rate(2.20, 0.56)},
-        takes_reservations=False,
-    ),
-    "v5e": Generation(
-        1,
-        16,
-        197,
-        {
-            "us-central1": Rate(1.20, 0.245),
-            "us-east1": Rate(1.20, 0.245),
-            "us-west1": Rate(1.20, 0.245),
-            "us-west4": Rate(1.20, 0.48),
-        },
-        environment=_PJRT,
-    ),
-    "v6e": Generation(
-        1,
-        32,
-        918,
-        {
-            "us-central1": Rate(2.70, 0.544),
-            "us-east1": Rate(2.70, 0.544),
-            "us-east5": Rate(2.70, 1.215),
-            "us-south1": Rate(),
-            "europe-west4": Rate(2.97, 1.04),
-            "asia-northeast1": Rate(3.24, 0.94),
-            "southamerica-west1": Rate(),
-        },
-        refusal="Vertex AI's pages say that TensorFlow is not supported from v6e on",
-        unverified=True,
-        environment=_PJRT,
-    ),
-    "7x": Generation(
-        2,
-        None,
-        None,
-        {"us-central1": Rate()},
-        refusal="TPU7x needs Python 3.12 and JAX: TensorFlow has no runtime for it",
-    ),
+    generation.name: generation
+    for generation in (
+        Generation("v2", takes_reservations=False),
+        Generation("v3", takes_reservations=False),
+        Generation("v5e", environment=_PJRT),
+        Generation(
+            "v6e",
+            refusal="Vertex AI's pages say that TensorFlow is not supported from v6e on",
+            unverified=True,
+            environment=_PJRT,
+        ),
+        Generation("7x", refusal="TPU7x needs Python 3.12 and JAX: TensorFlow has no runtime for it"),
+    )
 }
 
 
@@ -170,6 +168,54 @@ class Machine:
         """Whether `machine.allow_unverified` lets it through although it is refused."""
         return bool(self.family and self.family.unverified and self.hosts == 1)
 
+    @property
+    def replica_hbm_bytes(self) -> int | None:
+        """Memory of a replica, in bytes; a replica is a core. None where unknown, or no TPU, as in all that follow."""
+        gib = self.family.hbm_gib_per_chip if self.family else None
+        return None if self.family is None or gib is None else round(gib * GIB / self.family.cores_per_chip)
+
+    @property
+    def replica_usable_hbm_bytes(self) -> int | None:
+        """What the compiler lets a program use of it, in bytes."""
+        return self.family.hbm_usable_bytes if self.family else None
+
+    @property
+    def replica_peak_flops(self) -> float | None:
+        """Peak rate of a replica, in bfloat16 operations a second."""
+        return _times(self.family.bf16_tflops_per_chip, 1e12 / self.family.cores_per_chip) if self.family else None
+
+    @property
+    def replica_hbm_bandwidth(self) -> float | None:
+        """Bandwidth of a replica's memory, in bytes a second: a core's share of its chip's."""
+        return _times(self.family.hbm_bandwidth, 1 / self.family.cores_per_chip) if self.family else None
+
+    @property
+    def chip_interconnect(self) -> float | None:
+        """What a chip can send over all its links at once, in bytes a second.
+
+        A chip of a single host has neighbours on some of its four links only: two in a 2x2 slice, two or three in 2x4,
+        none in 1x1, since an axis shorter than 16 chips does not wrap around (for v5e: the JAX scaling book,
+        jax-ml.github.io/scaling-book/tpus). So such a slice reaches half of this, or three quarters.
+        """
+        return self.family.interconnect if self.family else None
+
+    @property
+    def compiler_topology(self) -> str | None:
+        """The compiler's name of the slice, such as `v5e:2x4`; None for several hosts, TPU7x, and what is no TPU.
+
+        libtpu 0.0.10 compiles for each of these: benchmarks/compiler_memory.py.
+        """
+        bounds = self.chips_per_host_bounds
+        return f"{self.generation}:{bounds[0]}x{bounds[1]}" if bounds else None
+
+    @property
+    def chips_per_host_bounds(self) -> tuple[int, int, int] | None:
+        """The compiler's extent of a host in chips, None likewise. v2 and v3 hosts are squares of four."""
+        if self.device != "tpu" or self.hosts > 1 or self.generation == "7x":
+            return None
+        x, y = map(int, (self.topology or "2x2").split("x"))
+        return (x, y, 1)
+
     def usd_per_hour(self, region: str = "", capacity: Capacity = "on-demand") -> float | None:
         """Returns the list price of an hour.
 
@@ -178,7 +224,7 @@ class Machine:
             capacity: How the machine is paid for; a reservation costs what on-demand does.
 
         Returns:
-            USD, or None where no source was found. A machine that isn't a TPU costs nothing here.
+            USD, a lower bound; None where no source was found. A machine that isn't a TPU costs nothing here.
         """
         if self.family is None:
             return 0.0
@@ -186,6 +232,12 @@ class Machine:
         prices = [rate.spot if capacity == "spot" else rate.on_demand for rate in rates]
         known = [price for price in prices if price is not None]
         return min(known) * self.chips if known else None
+
+    def priced(self, region: str = "") -> str:
+        """Returns the day, or the first and the last, that its prices were read: there, or in all its regions."""
+        if self.family is None:
+            return ""
+        return _days([self.family.rates[region]] if region else self.family.rates.values())
 
     def capacity_refusal(self, capacity: Capacity) -> str:
         """Returns why the machine can't be had with this capacity, or an empty string."""
@@ -247,6 +299,18 @@ def _tpu_machines() -> Iterator[Machine]:
         chips = x * y * z
         name, hosts = f"7x-{chips}", chips // 4
         yield Machine(name, "tpu", 2 * chips, "tpu7x-standard-4t", chips, hosts, topology, generation="7x")
+
+
+def prices_as_of() -> str:
+    """Returns the day, or the first and the last, that the prices were read, and the user's file if it has some."""
+    current = rates.current()
+    days = _days(rate for regions in current.prices.values() for rate in regions.values())
+    return f"{days}, with the rows of {current.overridden}" if current.overridden else days
+
+
+def _days(rows: Iterable[Rate]) -> str:
+    days = sorted({str(rate.date) for rate in rows})
+    return " to ".join(dict.fromkeys((days[0], days[-1])))
 
 
 TPU_MACHINES = {machine.name: machine for machine in _tpu_machines()}

@@ -88,8 +88,11 @@ def show_plan(config: RunConfig, console: Console) -> None:
     console.print(table)
     machine = config.machine.row
     vertex = config.vertex
-    known = [price for region in vertex.regions if (price := machine.usd_per_hour(region, vertex.capacity))]
-    cost = f", at least {min(known):.2f} USD an hour ({vertex.capacity}, {machines.PRICES_AS_OF})" if known else ""
+    known = {region: price for region in vertex.regions if (price := machine.usd_per_hour(region, vertex.capacity))}
+    cost = ""
+    if known:
+        cheapest = min(known, key=known.__getitem__)
+        cost = f", at least {known[cheapest]:.2f} USD an hour ({vertex.capacity}, {machine.priced(cheapest)})"
     batch = config.training.global_batch_size // machine.replicas
     console.print(f"{machine.name}: {machine.replicas} replicas of {batch} examples a step{cost}")
 
@@ -130,8 +133,8 @@ def show_machines(console: Console) -> None:
     local = [name for name in machines.MACHINES if name not in machines.TPU_MACHINES]
     console.print(f"Of this machine, where it has them: {', '.join(local)}.")
     console.print(
-        f"USD/h: Cloud TPU's list price on demand, and spot, in the cheapest region, {machines.PRICES_AS_OF}, without "
-        "Vertex AI's own fee; ? is unknown."
+        "USD/h: Cloud TPU's list price on demand, and spot, in the cheapest region, "
+        f"{escape(machines.prices_as_of())}, without Vertex AI's own fee; ? is unknown."
     )
 
 

@@ -6,7 +6,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines import machines
 from pipelines.show import show_plan
 from pipelines.vertex.platform import train_retries
 from pipelines.vertex.submission import Submission
@@ -56,8 +55,9 @@ def _cost(run: Submission) -> str:
     if price is None:
         return f"no list price of {machine.name} in {vertex.regions[0]} is known here"
     tries = 1 + train_retries(vertex)
+    region = vertex.regions[0]
     return (
-        f"{price:.2f} USD an hour of TPU ({vertex.regions[0]}, {vertex.capacity}, list price {machines.PRICES_AS_OF}, "
+        f"{price:.2f} USD an hour of TPU ({region}, {vertex.capacity}, list price {machine.priced(region)}, "
         f"before Vertex AI's own fee); {price * vertex.train_timeout_hours * tries:,.2f} USD if it takes the whole "
         f"{vertex.train_timeout_hours:g} hours of vertex.train_timeout_hours"
         + (f", {tries} times" if tries > 1 else "")
