@@ -41,6 +41,10 @@ class ConsistencyError(ModelError):
     fault = "ours"
 
 
+class ProgramError(TpuPipelinesError):
+    """The training step can't run on the machine: it has what no TPU runs, or more than its memory holds."""
+
+
 # With these lines TensorFlow begins an error of a graph, before it says what went wrong.
 _PREAMBLE = ("Graph execution error:", "Detected at node", "<stack traces unavailable>")
 

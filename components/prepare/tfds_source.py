@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from components import files
 from components.errors import ConfigError, DataError, did_you_mean
 from components.prepare.settings import PrepareSettings
@@ -14,11 +16,17 @@ PREFIX = "tfds://"
 
 
 class TfdsSource(Source):
-    """`tfds://NAME`: a data set that has a ClassLabel, and a text or an image."""
+    """`tfds://NAME`: a data set that has a ClassLabel, and a text or an image.
 
-    def __init__(self, settings: PrepareSettings) -> None:
+    Args:
+        settings: Its name, and what to read of it.
+        download: Download it if it is not there. Without that the network is left alone, and `available` says whether
+            the examples can be read; the task and the classes are known either way.
+    """
+
+    def __init__(self, settings: PrepareSettings, *, download: bool = True) -> None:
         self._source = settings.source
-        self._builder = _prepared_builder(settings)
+        self._builder = _prepared_builder(settings) if download else _builder(settings, try_gcs=False)
         features = self._builder.info.features
         self._label = _label_key(self._source, self._builder.info)
         self._content = _content_key(self._source, self._builder.info, settings.tfds_feature)
@@ -27,8 +35,37 @@ class TfdsSource(Source):
         self._reads: list[tuple[str, GivenSplit | None]] = [(settings.train_split, None)]
         if settings.test_split:
             self._reads = [(settings.train_split, "train"), (settings.test_split, "test")]
-        self._check_splits()
-        self.total = sum(self._examples_of(name) for name, _ in self._reads)
+        if self.available:
+            self._check_splits()
+            self.total = sum(self._examples_of(name) for name, _ in self._reads)
+
+    @property
+    def available(self) -> bool:
+        """Whether the data set's files are there."""
+        return bool(self._builder.data_path.exists())
+
+    @property
+    def train_total(self) -> int:
+        """Examples of `data.train_split`, where the data set is available."""
+        return self._examples_of(self._reads[0][0])
+
+    def image_like(self) -> Example:
+        """Returns an image of the size that all have: a black one where the data set declares it, else the first.
+
+        Raises:
+            DataError: if the size is not declared, and the data set is not available.
+        """
+        feature = self._builder.info.features[self._content]
+        if None not in feature.shape:
+            content = np.zeros(feature.shape, feature.np_dtype)
+            return Example(content, "", f"{self._source} {self._reads[0][0]}, example 1")
+        if not self.available:
+            raise DataError(
+                f"{self._source} declares images of shape {feature.shape}, so their size is known only once they are "
+                f"there, and {self._builder.data_path} is not; take a data set whose images have one size, or "
+                f"{_how_to_supply(self._source.removeprefix(PREFIX))}"
+            )
+        return next(self.examples())
 
     def examples(self) -> Iterator[Example]:
         """Yields the examples of the training split, then those of the test split."""
@@ -100,11 +137,10 @@ def _overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
     return one[0] == other[0] and max(one[1], other[1]) < min(one[2], other[2])
 
 
-def _prepared_builder(settings: PrepareSettings) -> Any:
-    """Returns the data set's builder once its files are there, whole: read from disk, or downloaded first."""
+def _builder(settings: PrepareSettings, *, try_gcs: bool) -> Any:
+    """Returns the data set's builder, whose files are whole if they are there. Only `try_gcs` asks the network."""
     import tensorflow_datasets as tfds
 
-    tfds.disable_progress_bar()  # it redraws a line, which a log can't show
     name = settings.source.removeprefix(PREFIX)
     if settings.try_gcs and settings.tfds_data_dir:
         raise ConfigError(
@@ -112,10 +148,20 @@ def _prepared_builder(settings: PrepareSettings) -> Any:
         )
     folder = {"data_dir": settings.tfds_data_dir} if settings.tfds_data_dir else {}
     try:
-        builder = tfds.builder(name, try_gcs=settings.try_gcs, **folder)
+        builder = tfds.builder(name, try_gcs=try_gcs, **folder)
     except Exception as error:
         raise _not_found(settings, error) from error
     _check_complete(builder)
+    return builder
+
+
+def _prepared_builder(settings: PrepareSettings) -> Any:
+    """Returns the data set's builder once its files are there, whole: read from disk, or downloaded first."""
+    import tensorflow_datasets as tfds
+
+    tfds.disable_progress_bar()  # it redraws a line, which a log can't show
+    builder = _builder(settings, try_gcs=settings.try_gcs)
+    name = settings.source.removeprefix(PREFIX)
     if not builder.data_path.exists():
         log.info(
             f"{settings.source}: downloading to {builder.data_path}; without a network tfds gives up after minutes"

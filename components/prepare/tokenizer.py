@@ -59,6 +59,11 @@ class WordPieceTokenizer:
         )
         return {name: encoded[name].astype(np.int32) for name in self.features}
 
+    def padding(self, texts: Sequence[str]) -> float:
+        """Returns the share of texts' `[len(texts), max_length]` tokens that are padding, from 0 to 1."""
+        encoded = self._tokenizer(list(texts), max_length=self._max_length, truncation=True)
+        return 1 - sum(map(len, encoded["input_ids"])) / (len(texts) * self._max_length)
+
     def save(self, folder: str) -> Tokenizer:
         """Writes the vocabulary, a token a line in the order of the ids, and returns the manifest's entry."""
         content = "".join(f"{token}\n" for token in self._vocabulary).encode("utf-8")
