@@ -95,7 +95,7 @@ def _called(name: str, function: Callable[[], Any]) -> Any:
         return function()
     except ModelError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if name in BUILDERS:
             raise
         log.info(traceback.format_exc())

@@ -58,10 +58,13 @@ class CustomLoop:
     @tf.function
     def _train_steps(self, iterator: Any, steps: Any) -> None:
         for _ in tf.range(steps):  # in the graph: the host is asked once per execution, not once per step
-            self._strategy.run(self._train_step, args=(next(iterator),))
+            self._strategy.run(self.step, args=(next(iterator),))
 
-    def _train_step(self, batch: tuple[Any, ...]) -> None:
-        """One step of one replica. The loss is a share of the global batch's mean, so gradients are summed."""
+    def step(self, batch: tuple[Any, ...]) -> None:
+        """Trains one replica on its batch: features, labels, and maybe weights.
+
+        The loss is a share of the global batch's mean, so gradients are summed over the replicas.
+        """
         features, labels, *weights = batch
         with tf.GradientTape() as tape:
             logits = self._model(features, training=True)

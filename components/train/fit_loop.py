@@ -47,6 +47,10 @@ class FitLoop:
             callbacks=[_CallActions(actions)],
         )
 
+    def step(self, batch: tuple[Any, ...]) -> None:
+        """Trains one replica on its batch: features, labels, and maybe weights. This is what `fit` runs on each."""
+        self._model.train_step(batch)
+
 
 class _CallActions(tf_keras.callbacks.Callback):
     """Hands Keras's events on to the actions, with the optimizer's own step."""

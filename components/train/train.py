@@ -1,24 +1,19 @@
 """The training step, from top to bottom."""
 
-import inspect
-import math
 import os
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from components import files
 from components.dataset import manifest as manifests
 from components.dataset import reader
 from components.dataset.manifest import Manifest
-from components.errors import ConfigError, DataError, ModelError, did_you_mean
-from components.models import registry, saved, text_classifier
-from components.models.arguments import in_order
+from components.errors import ConfigError, ModelError
+from components.models import saved, text_classifier
 from components.models.saved import ModelDescription
 from components.step import log
 from components.train import strategy as strategies
@@ -32,11 +27,9 @@ from components.train.actions import (
     write_scalars,
 )
 from components.train.checkpoints import Checkpoints
-from components.train.custom_loop import CustomLoop
-from components.train.fit_loop import FitLoop
 from components.train.inputs import distribute
-from components.train.optimizer import make_optimizer
 from components.train.options import TrainOptions
+from components.train.setup import builder_arguments, in_order_of_logits, make_loop, make_model, whole_steps
 from components.train.validation import Validation
 
 
@@ -62,8 +55,13 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Mode
     # Input
     manifest = manifests.load(dataset_folder)
     reader.check(manifest, dataset_folder)
-    class_weights = _class_weights(options.class_weights, manifest.class_names)
-    steps_per_epoch = _steps_per_epoch(manifest, options.global_batch_size)
+    class_weights = in_order_of_logits(options.class_weights, manifest.class_names)
+    examples = manifest.split("train").examples
+    steps_per_epoch = whole_steps(examples, options.global_batch_size)
+    log.info(
+        "%s examples, %s steps an epoch, %d left out of each",
+        *(f"{examples:,}", f"{steps_per_epoch:,}", examples % options.global_batch_size),
+    )
     _check_tokenizer(manifest, options)
 
     # Machine
@@ -71,14 +69,14 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Mode
     strategies.check(strategy, options.replicas)
 
     # Model and optimizer
-    tf_keras.utils.set_random_seed(options.seed)
-    tf_keras.src.backend.enable_tf_random_generator()  # dropout draws from generators that a checkpoint can hold
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16" if options.precision == "bfloat16" else "float32")
-    arguments = _builder_arguments(options)
+    model, optimizer = make_model(
+        strategy,
+        options,
+        manifest.features,
+        len(manifest.class_names),
+        total_steps=options.epochs * steps_per_epoch,
+    )
     with strategy.scope():
-        model = registry.build(options.builder, arguments, manifest.features, len(manifest.class_names))
-        optimizer = make_optimizer(options, options.epochs * steps_per_epoch)
-        optimizer.build(model.trainable_variables)
         checkpoints = Checkpoints(options.checkpoint_dir, model, optimizer, _identity(options, manifest))
     log.info("%s: %s parameters", options.builder, f"{model.count_params():,}")
 
@@ -127,17 +125,7 @@ def train(dataset_folder: str, model_folder: str, options: TrainOptions) -> Mode
     )
 
     # Loop
-    common = {
-        "strategy": strategy,
-        "model": model,
-        "optimizer": optimizer,
-        "steps_per_execution": options.steps_per_execution,
-    }
-    loop = (
-        FitLoop(**common)
-        if options.loop == "fit"
-        else CustomLoop(**common, global_batch_size=options.global_batch_size)
-    )
+    loop = make_loop(strategy, options, model, optimizer)
     for epochs, skip_steps in _segments(first_step, steps_per_epoch, options.epochs):
 
         def batches(pipelines: int, index: int, epochs: range = epochs, skip_steps: int = skip_steps) -> Any:
@@ -197,51 +185,12 @@ def _check_reachable(options: TrainOptions, *folders: str) -> None:
             )
 
 
-def _steps_per_epoch(manifest: Manifest, global_batch_size: int) -> int:
-    examples = manifest.split("train").examples
-    steps = examples // global_batch_size
-    if not steps:
-        raise DataError(
-            f"The training split has {examples:,} examples and training.global_batch_size is {global_batch_size:,}, so "
-            f"an epoch would have no step; use a batch of at most {examples:,}."
-        )
-    log.info(
-        "%s examples, %s steps an epoch, %d left out of each",
-        f"{examples:,}",
-        f"{steps:,}",
-        examples % global_batch_size,
-    )
-    return steps
-
-
 def _check_tokenizer(manifest: Manifest, options: TrainOptions) -> None:
     if manifest.tokenizer and options.pretrained != manifest.tokenizer.name:
         raise ConfigError(
             f"model.pretrained is {options.pretrained!r}, but the data set's tokens are {manifest.tokenizer.name!r}'s: "
             "its token ids would mean other words; prepare the data again, or set model.pretrained to that."
         )
-
-
-def _class_weights(weights: Mapping[str, float], class_names: Sequence[str]) -> list[float] | None:
-    """Returns a weight per class, in the order of the logits, or None where none was given.
-
-    A key is a class's name or, where no class has that name, its index.
-    """
-    if not weights:
-        return None
-    indices = {str(index): index for index in range(len(class_names))}
-    indices |= {name: index for index, name in enumerate(class_names)}
-    result = [1.0] * len(class_names)
-    for key, weight in weights.items():
-        if key not in indices:
-            raise ConfigError(
-                f"training.class_weights names {key!r}, the data set's classes are {', '.join(class_names)}."
-                f"{did_you_mean(key, class_names)}"
-            )
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-            raise ConfigError(f"training.class_weights.{key} is {weight!r}, expected a number of at least 0.")
-        result[indices[key]] = float(weight)
-    return result
 
 
 def _segments(first_step: int, steps_per_epoch: int, epochs: int) -> list[tuple[range, int]]:
@@ -273,17 +222,10 @@ def _log_folder(model_folder: str) -> str:
     return os.environ.get("AIP_TENSORBOARD_LOG_DIR") or files.join(model_folder, "logs")
 
 
-def _builder_arguments(options: TrainOptions) -> dict[str, Any]:
-    """Returns the builder's arguments, with `pretrained` if it takes that: a model may want the tokens alone."""
-    takes_pretrained = "pretrained" in inspect.signature(registry.find(options.builder)).parameters
-    extra = {"pretrained": options.pretrained} if options.pretrained and takes_pretrained else {}
-    return in_order({**options.arguments, **extra})
-
-
 def _rebuild_arguments(model: Any, options: TrainOptions) -> dict[str, Any]:
     if options.builder == "text_classifier":
         return text_classifier.rebuild_arguments(model)
-    return _builder_arguments(options)
+    return builder_arguments(options)
 
 
 def _reference(model: Any, folder: str, manifest: Manifest) -> np.ndarray:
