@@ -18,7 +18,7 @@ $(READY): pyproject.toml uv.lock
 	@echo "Set-up (once, some minutes where nothing is cached): .venv with the packages of uv.lock"
 	@test -x $(VENV)/bin/pip || python3.11 -m venv --clear $(VENV) || python3 -m venv --clear $(VENV)
 	@test -x $(UV) || $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.5"
-	@$(UV) sync --locked --inexact --extra cpu --extra samples --extra docker
+	@$(UV) sync --locked --inexact --extra cpu --extra preflight --extra samples --extra docker
 	@touch $@
 
 run: $(READY)  ## run the pipeline on this machine: make run CONFIG=configs/bbc_news_sample.yaml

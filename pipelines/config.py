@@ -220,6 +220,14 @@ class Release(Section):
     )
 
 
+class Preflight(Section):
+    """The compilation before training on a TPU. Runs on this machine take no notice."""
+
+    enabled: bool = Field(
+        True, description="On Vertex AI, start training only if its step compiles for the TPU and fits its memory."
+    )
+
+
 _SERVICE_ACCOUNT = r"^([-.\w]+@[-.\w]+\.gserviceaccount\.com)?$"
 
 
@@ -341,6 +349,7 @@ class RunConfig(Section):
     training: Training
     evaluation: Evaluation = Field(default_factory=Evaluation)
     machine: MachineChoice
+    preflight: Preflight = Field(default_factory=Preflight)
     release: Release = Field(default_factory=Release)
     vertex: Vertex = Field(default_factory=Vertex)
 

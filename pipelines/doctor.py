@@ -13,7 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from components.errors import ConfigError, TpuPipelinesError
+from components.preflight.compiler import check_installed
+from components.worker import Worker
+from pipelines import machines
 from pipelines.local import device_check
+from pipelines.preflight.request import slice_of
 
 Versions = Mapping[str, Version]
 
@@ -22,6 +27,8 @@ COUPLED = (
     "tensorflow",
     "tensorflow-tpu",
     "libtpu",
+    "jax",
+    "jaxlib",
     "tf-keras",
     "tensorflow-text",
     "transformers",
@@ -89,6 +96,10 @@ TRAPS = (
         "tensorflow-tpu 2.20.0 crashes as it starts a TPU, with every libtpu tried; install 2.19.1.",
     ),
     Trap(
+        lambda versions: _at_least("jaxlib", "0.7")(versions) and _below("libtpu", "0.0.11")(versions),
+        "jaxlib 0.7 and later writes programs that libtpu 0.0.10 can't read, so preflight fails; install jaxlib 0.6.0.",
+    ),
+    Trap(
         _at_least("google-cloud-aiplatform", "2"),
         "google-cloud-pipeline-components needs google-cloud-aiplatform below 2; install the lock's.",
     ),
@@ -112,8 +123,33 @@ def expected(versions: Versions) -> dict[str, str]:
     Args:
         versions: What is installed. Of what only some environments have, nothing is expected where it is missing.
     """
-    optional = {"libtpu", "tensorflow" if "tensorflow-tpu" in versions else "tensorflow-tpu"} - versions.keys()
+    optional = {
+        "libtpu",
+        "jax",
+        "jaxlib",
+        "tensorflow" if "tensorflow-tpu" in versions else "tensorflow-tpu",
+    } - versions.keys()
     return {name: specifier for name, specifier in _required().items() if name not in optional}
+
+
+def _show_compiler(versions: Versions, console: Console) -> bool:
+    """Prints which TPU compiler preflight has here, after a try of it for every slice; says whether it is well."""
+    try:
+        check_installed()
+    except ConfigError as error:
+        console.print(f"No preflight here: {escape(str(error))}", soft_wrap=True)
+        return True
+    slices = [slice_of(machine).to_json() for machine in machines.TPU_MACHINES.values() if machine.compiler_topology]
+    try:
+        with Worker("components.preflight") as compiler:
+            known = compiler.do({"known": slices})["known"]
+    except TpuPipelinesError as error:
+        console.print(f"[red]✘[/] TPU compiler: {escape(str(error))}", soft_wrap=True)
+        return False
+    console.print(f"TPU compiler: libtpu {versions['libtpu']} (jax {versions['jax']}) compiles for {', '.join(known)}")
+    if missing := [slice_["name"] for slice_ in slices if slice_["name"] not in known]:
+        console.print(f"[red]✘[/] TPU compiler: it does not compile for {', '.join(missing)}")
+    return not missing
 
 
 def _required() -> dict[str, str]:
@@ -147,6 +183,7 @@ def examine(console: Console, replicas: int) -> bool:
         if trap.applies(versions):
             well = False
             console.print(f"[red]✘[/] {trap.sentence}")
+    well &= _show_compiler(versions, console)
     console.print("Device check: a matrix product on one device and on every replica …")
     result = device_check("cpu", replicas)
     for line in result.stdout.splitlines():
