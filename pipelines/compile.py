@@ -13,7 +13,9 @@ from components.errors import ConfigError
 from components.evaluate.component import evaluate
 from components.export.component import export
 from components.fingerprint.component import fingerprint
+from components.lower.component import lower
 from components.notify.component import notify
+from components.preflight.component import preflight
 from components.prepare.component import prepare
 from components.registration.component import registration
 from components.train.component import train
@@ -24,7 +26,7 @@ from pipelines.platforms import in_image
 from pipelines.training import training_pipeline
 from pipelines.vertex.platform import VertexAI
 
-COMPONENTS = (fingerprint, prepare, train, evaluate, compare, export, registration, notify)
+COMPONENTS = (fingerprint, prepare, lower, preflight, train, evaluate, compare, export, registration, notify)
 
 
 def compile_pipeline(config: RunConfig, images: Images) -> str:

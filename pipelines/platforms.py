@@ -32,6 +32,9 @@ class Platform(Protocol):
     def task(self, component: BaseComponent, inputs: Mapping[str, Any]) -> dsl.PipelineTask:
         """Returns the task of a component, fit to run there."""
 
+    def preflight(self, task: MakeTask, *, dataset: Any) -> list[dsl.PipelineTask]:
+        """Adds what must succeed before training starts; returns its tasks."""
+
     def release(self, task: MakeTask, *, exported: Any, metrics: Any, model_name: Any) -> None:
         """Adds what becomes of an exported model there."""
 
@@ -44,6 +47,10 @@ class ThisMachine:
     def task(self, component: BaseComponent, inputs: Mapping[str, Any]) -> dsl.PipelineTask:
         """Returns the task of a component."""
         return component(**inputs).set_caching_options(component.name not in NEVER_CACHED)
+
+    def preflight(self, task: MakeTask, *, dataset: Any) -> list[dsl.PipelineTask]:
+        """Lets training start at once: no TPU is paid for here."""
+        return []
 
     def release(self, task: MakeTask, *, exported: Any, metrics: Any, model_name: Any) -> None:
         """Leaves the exported model where it is."""

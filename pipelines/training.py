@@ -1,7 +1,7 @@
 """The graph of a run: prepare, train, evaluate, compare, and export if the model is good enough; notify always.
 
-One graph for this machine and for Vertex AI. On Vertex AI the steps run in images, training is a CustomJob on the TPU,
-and an accepted model is registered.
+One graph for this machine and for Vertex AI. On Vertex AI the steps run in images, training is a CustomJob on the TPU
+that starts once its step has been compiled for that, and an accepted model is registered.
 """
 
 import inspect
@@ -50,9 +50,11 @@ def training_pipeline(config: RunConfig, platform: Platform) -> BaseComponent:
             seen = task(fingerprint)
             dataset = task(prepare, source_fingerprint=seen.outputs["Output"]).outputs["dataset"]
             machine = config.machine.row
-            model = task(
+            trained = task(
                 train, dataset=dataset, device=machine.device, replicas=machine.replicas, tpu=config.machine.tpu
-            ).outputs["model"]
+            )
+            trained.after(*platform.preflight(task, dataset=dataset))
+            model = trained.outputs["model"]
             metrics = task(evaluate, dataset=dataset, model=model).outputs["metrics"]
             verdict = task(compare, metrics=metrics).outputs["Output"]
             with dsl.If(verdict == "PASSED"):

@@ -8,15 +8,18 @@ from google_cloud_pipeline_components import _placeholders as placeholders
 from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
+from components.lower.component import lower
+from components.preflight.component import preflight
 from components.registration.component import registration
 from pipelines.config import RunConfig, Vertex
 from pipelines.custom_job import STEP_ENVIRONMENT, custom_job
 from pipelines.images import Images
 from pipelines.platforms import NEVER_CACHED, MakeTask, in_image
+from pipelines.preflight.request import slice_of
 from pipelines.registration import register
 
 # Steps that hold models or data; the others get LIGHT_CPUS and LIGHT_MEMORY.
-HEAVY = ("prepare", "train", "evaluate", "export")
+HEAVY = ("prepare", "lower", "preflight", "train", "evaluate", "export")
 LIGHT_CPUS, LIGHT_MEMORY = "2", "8G"
 # A second try of training costs a TPU, and the job itself is restarted by Vertex AI when its machine is taken away.
 TRAIN_RETRIES = 1
@@ -35,7 +38,7 @@ class VertexAI:
         """Returns the task of a component in its image, with resources, retries and caching."""
         name, machine = component.name, self._config.machine.row
         on_tpu = name == "train" and machine.device == "tpu"
-        component = in_image(component, self._images.tpu if on_tpu else self._images.cpu)
+        component = in_image(component, self._images.tpu if on_tpu or name == "preflight" else self._images.cpu)
         if on_tpu:
             job = custom_job(component, output="model", machine=machine, vertex=self._vertex)
             task = job(**inputs)  # its resources are the job's, and these the launcher's
@@ -46,11 +49,24 @@ class VertexAI:
             task.set_memory_limit(f"{self._vertex.step_memory_gb}G" if heavy else LIGHT_MEMORY)
             for key, value in STEP_ENVIRONMENT.items():
                 task.set_env_variable(key, value)
-        if retries := train_retries(self._vertex) if name == "train" else self._vertex.retries:
+        # A verdict of the compiler is the same however often it is asked for.
+        retries = {"train": train_retries(self._vertex), "preflight": 0}.get(name, self._vertex.retries)
+        if retries:
             task.set_retry(
                 num_retries=retries, backoff_duration=BACKOFF, backoff_factor=2, backoff_max_duration=LONGEST_BACKOFF
             )
         return task.set_caching_options(self._vertex.caching and name not in NEVER_CACHED)
+
+    def preflight(self, task: MakeTask, *, dataset: Any) -> list[dsl.PipelineTask]:
+        """Compiles the step that training will run by the compiler in its image, on a CPU."""
+        machine = self._config.machine.row
+        if machine.device != "tpu" or not self._config.preflight.enabled:
+            return []
+        lowered = task(lower, dataset=dataset, replicas=machine.replicas)
+        checked = task(preflight, program=lowered.outputs["program"], machine=slice_of(machine, self._vertex).to_json())
+        # The image's TensorFlow, which reads gs://, would ask the metadata server for the TPU that isn't there.
+        checked.set_env_variable("TPU_SKIP_MDS_QUERY", "1")
+        return [checked]
 
     def release(self, task: MakeTask, *, exported: Any, metrics: Any, model_name: Any) -> None:
         """Registers the exported model, and deploys it where asked."""

@@ -15,16 +15,20 @@ from components.compare.component import compare
 from components.evaluate.component import evaluate
 from components.export.component import export
 from components.fingerprint.component import fingerprint
+from components.lower.component import lower
 from components.notify.component import notify
+from components.preflight.component import preflight
 from components.prepare.component import prepare
 from components.registration.component import registration
 from components.train.component import train
+from pipelines import machines
 from pipelines.config import parameter_fields
+from pipelines.preflight.request import slice_of
 from pipelines.training import kfp_type
 
 COMPONENTS = {
     component.name: component
-    for component in (fingerprint, prepare, train, evaluate, compare, export, registration, notify)
+    for component in (fingerprint, prepare, lower, preflight, train, evaluate, compare, export, registration, notify)
 }
 
 TRAIN = {
@@ -50,6 +54,9 @@ TRAIN = {
     "replicas": 1,
     "tpu": "local",
 }
+
+# As it arrives through a pipeline: whole numbers are floats.
+V5E_1 = slice_of(machines.find("v5e-1")).to_json() | {"replicas": 1.0, "chips": 1.0, "host_bounds": [1.0, 1.0, 1.0]}
 
 
 @pytest.mark.parametrize("component", COMPONENTS.values(), ids=COMPONENTS)
@@ -139,7 +146,7 @@ def data_settings(source):
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory):
-    """Runs fingerprint, prepare, train, evaluate, compare and export one after the other on 160 tiny texts."""
+    """Runs all components up to export, one after the other, on 160 tiny texts."""
     folder = tmp_path_factory.mktemp("chain")
     rows = [
         f"{word} number {index},{label}" for index in range(80) for word, label in (("good", "pos"), ("bad", "neg"))
@@ -158,12 +165,14 @@ def chain(tmp_path_factory):
     seen = run(fingerprint, {name: settings[name] for name in ("source", "tfds_data_dir", "pretrained")})
     made = run(prepare, settings | {"source_fingerprint": seen["parameterValues"]["Output"]})
     dataset = made["artifacts"]["dataset"]["artifacts"][0]["uri"]
-    run(
-        train,
-        TRAIN
-        | {"builder": "tests.contracts.tiny_text:build", "arguments": {"units": 8.0}, "pretrained": "sample://minilm"},
-        dataset=(dataset, {}),
-    )
+    tiny = TRAIN | {
+        "builder": "tests.contracts.tiny_text:build",
+        "arguments": {"units": 8.0},
+        "pretrained": "sample://minilm",
+    }
+    run(lower, {name: tiny[name] for name in lower.component_spec.inputs if name in tiny}, dataset=(dataset, {}))
+    run(preflight, {"machine": V5E_1}, program=(str(outputs["lower"] / "program"), {}))
+    run(train, tiny, dataset=(dataset, {}))
     model = str(outputs["train"] / "model")
     made = run(evaluate, {"evaluation_batch_size": 8}, dataset=(dataset, {}), model=(model, {}))
     metrics = made["artifacts"]["metrics"]["artifacts"][0]
@@ -177,6 +186,8 @@ def test_the_components_work_in_a_chain(chain):
     outputs, metrics, verdict = chain
     assert json.loads((outputs["fingerprint"] / "listing").read_text())["files"] == 1
     assert (outputs["prepare"] / "dataset" / "manifest.json").exists()
+    assert (outputs["lower"] / "program" / "program.json").exists()
+    assert "v5e-1, 16 examples a step: fits" in (outputs["preflight"] / "report").read_text()
     assert (outputs["train"] / "model" / "model.json").exists()
     assert 0 <= metrics["metadata"]["accuracy"] <= 1
     assert (outputs["evaluate"] / "report.html").read_text().startswith("<!doctype html>")
@@ -188,6 +199,12 @@ def test_the_components_work_in_a_chain(chain):
 
 
 BROKEN = {
+    "lower": (
+        {name: TRAIN[name] for name in lower.component_spec.inputs if name in TRAIN},
+        {"dataset": ("/nowhere", {})},
+        "/nowhere has no manifest.json",
+    ),
+    "preflight": ({"machine": V5E_1}, {"program": ("/nowhere", {})}, "has no program.json"),
     "fingerprint": (
         {"source": "/nowhere/*.csv", "tfds_data_dir": "", "pretrained": ""},
         {},

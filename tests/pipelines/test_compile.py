@@ -14,6 +14,8 @@ from google.protobuf import json_format
 from kfp import components
 from kfp.pipeline_spec import pipeline_spec_pb2
 
+from components.lower.component import lower
+from components.train.component import train
 from pipelines.compile import compile_components, compile_pipeline
 from pipelines.config import load, parameter_fields, parameters
 from pipelines.images import Images
@@ -91,9 +93,34 @@ def test_each_step_has_its_image_by_digest(mnist):
     images = {name: e["container"]["image"] for name, e in mnist["deploymentSpec"]["executors"].items()}
     google = {name for name, image in images.items() if image.startswith("gcr.io/ml-pipeline/")}
     assert google == {"exec-train", "exec-model-upload", "exec-model-upload-2", "exec-model-evaluation-import"}
-    assert {image for name, image in images.items() if name not in google} == {IMAGES.cpu}
+    assert images["exec-preflight"] == IMAGES.tpu  # the compiler that training will have
+    assert {image for name, image in images.items() if name not in {*google, "exec-preflight"}} == {IMAGES.cpu}
     (pool,) = payload(mnist)["job_spec"]["worker_pool_specs"]
     assert pool["container_spec"]["image_uri"] == IMAGES.tpu
+
+
+def test_training_waits_for_its_step_to_be_compiled(mnist):
+    assert tasks(mnist)["train"]["dependentTasks"] == ["preflight", "prepare"]
+    assert tasks(mnist)["preflight"]["dependentTasks"] == ["lower"]
+    machine = tasks(mnist)["preflight"]["inputs"]["parameters"]["machine"]["runtimeValue"]["constant"]
+    assert (machine["name"], machine["topology"], machine["replicas"]) == ("v5e-4", "v5e:2x2", 4)
+    lowered = tasks(mnist)["lower"]["inputs"]["parameters"]
+    assert lowered["replicas"]["runtimeValue"]["constant"] == 4
+    assert lowered["global_batch_size"] == {"componentInputParameter": "pipelinechannel--global_batch_size"}
+
+
+def test_preflight_can_be_left_out_and_a_cpu_needs_none():
+    for settings in (["preflight.enabled=false"], ["machine.name=cpu-4"]):
+        found = tasks(spec(*settings))
+        assert not {"lower", "preflight"} & set(found)
+        assert found["train"]["dependentTasks"] == ["prepare"]
+
+
+def test_lower_gets_what_train_gets():
+    train_inputs, lower_inputs = (component.component_spec.inputs for component in (train, lower))
+    where = {"checkpoint_dir", "checkpoint_every_steps", "steps_per_execution", "device", "tpu"}
+    assert train_inputs.keys() - lower_inputs.keys() == where  # none of which is part of the step
+    assert all(lower_inputs[name].type == train_inputs[name].type for name in lower_inputs)
 
 
 def test_resources_retries_and_environment_of_the_steps(mnist):
@@ -103,6 +130,7 @@ def test_resources_retries_and_environment_of_the_steps(mnist):
     assert (light["resources"]["resourceCpuLimit"], light["resources"]["resourceMemoryLimit"]) == ("2", "8G")
     assert {"name": "TPU_PIPELINES_LOG", "value": "json"} in heavy["env"]
     retries = {name: task.get("retryPolicy", {}).get("maxRetryCount") for name, task in tasks(mnist).items()}
+    assert retries["preflight"] is None
     assert (retries["prepare"], retries["train"], retries["export"], retries["model-upload"]) == (2, 1, 2, None)
     assert tasks(mnist)["prepare"]["retryPolicy"] | {"maxRetryCount": 0} == {
         "maxRetryCount": 0,
@@ -117,7 +145,7 @@ def cached(spec):
 
 
 def test_what_looks_at_the_world_is_never_cached(mnist):
-    assert cached(mnist) == {"prepare", "train", "evaluate", "export"}
+    assert cached(mnist) == {"prepare", "lower", "preflight", "train", "evaluate", "export"}
     assert cached(spec("vertex.caching=false")) == set()
 
 
@@ -172,7 +200,18 @@ def test_mails_are_sent_by_an_outer_pipeline_with_the_same_parameters(mnist):
 def test_each_component_has_its_own_yaml():
     written = dict(compile_components(IMAGES))
     assert list(written) == [
-        *("fingerprint", "prepare", "train", "evaluate", "compare", "export", "registration", "notify")
+        *(
+            "fingerprint",
+            "prepare",
+            "lower",
+            "preflight",
+            "train",
+            "evaluate",
+            "compare",
+            "export",
+            "registration",
+            "notify",
+        )
     ]
     for name, text in written.items():
         component = components.load_component_from_text(text)

@@ -145,6 +145,7 @@ def test_a_failed_step_is_shown_and_its_own_want_of_memory_is_no_want_of_machine
     cloud.service.busy = lambda request: bool(NAME.search(request.path)) and 2 <= next(looks) < 6
     result = cloud.submit(
         *("model.builder=greedy:build", "vertex.regions=[us-central1, us-east1]", "vertex.retries=0"),
+        "preflight.enabled=false",  # which would have failed before
         options=["--wait", "--poll", "0.5"],
     )
     assert result.returncode == 2, result.stdout + result.stderr

@@ -51,7 +51,19 @@ def test_every_step_succeeds_and_says_so(good):
     assert "run                       SUCCEEDED" in result.stdout
     records = cloud.records()
     assert {name: record["state"] for name, record in records.items()} == dict.fromkeys(
-        ("fingerprint", "prepare", "train", "evaluate", "compare", "export", "registration", "notify"), "SUCCEEDED"
+        (
+            "fingerprint",
+            "prepare",
+            "lower",
+            "preflight",
+            "train",
+            "evaluate",
+            "compare",
+            "export",
+            "registration",
+            "notify",
+        ),
+        "SUCCEEDED",
     )
     assert records["evaluate"]["metrics"]["accuracy"] > 0.7
     assert f"test accuracy  {records['evaluate']['metrics']['accuracy']:.4f}" in result.stdout
