@@ -23,7 +23,7 @@ def sections(report: Mapping[str, Any]) -> tuple[list[Row], ...]:
 def _memory(report: Mapping[str, Any]) -> list[Row]:
     memory, usable = report["memory"], report["usable_bytes"]
     own_outputs = memory["outputs"] - memory["aliases"]
-    room = "" if usable is None else f"{1 - memory['peak'] / usable:.0%} of {gib(usable)} free"
+    room = "" if usable is None else f"of {gib(usable)}: {1 - memory['peak'] / usable:.0%} free"
     return [
         ("weights, optimizer, batch", gib(memory["arguments"]), f"{report['parameters']:,} parameters"),
         ("activations, gradients", gib(memory["temporaries"]), "at their peak"),

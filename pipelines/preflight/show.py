@@ -23,6 +23,7 @@ def show_report(name: str, report: Report, console: Console) -> None:
         console.print(escape(report["sentence"]), soft_wrap=True)
     if "memory" not in report:
         return
+    console.print(f"Of each of its {report['replicas']} replicas, in {report['precision']}:", style="dim")
     table = Table(box=box.SIMPLE, pad_edge=False, show_header=False)
     for justify in ("left", "right", "left"):
         table.add_column(justify=justify)
@@ -63,8 +64,14 @@ def show_machines(name: str, reports: Sequence[Report], console: Console) -> Non
     """Prints a row for each machine, the cheapest epoch first."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("machine", no_wrap=True)
-    table.add_column("")
-    for title in ("memory\na replica", "step\nat best", "examples/s\nat most", "MFU\nat most", "epoch\nat least"):
+    table.add_column("", no_wrap=True)
+    for title in (
+        "memory\na replica",
+        "step\nat best",
+        "examples/s\nat most",
+        "MFU\nat most",
+        "USD an epoch\nat least",
+    ):
         table.add_column(title, justify="right", no_wrap=True)
     for report in sorted(reports, key=_price):
         style = _STYLES.get(report["verdict"], "red")
@@ -74,7 +81,7 @@ def show_machines(name: str, reports: Sequence[Report], console: Console) -> Non
             f"[{style}]{report['verdict']}[/]",
             _taken(report),
             *(seconds(bounds.get("step_seconds")), figure(bounds.get("examples_per_second"), ",.0f")),
-            *(figure(bounds.get("mfu_bound"), ".0%"), usd(bounds.get("usd_per_epoch"))),
+            *(figure(bounds.get("mfu_bound"), ".0%"), usd(bounds.get("usd_per_epoch")).removesuffix(" USD")),
         )
     console.print(f"[bold]{escape(name)}[/] on every machine that TensorFlow can train on")
     console.print(table)

@@ -66,7 +66,7 @@ def test_the_report_for_people(report, environment):
     assert ran.returncode == 0
     for part in (
         "mnist-sample on v5e-4, 64 examples a step: fits",
-        "100% of 15.75 GiB free",
+        "of 15.75 GiB: 100% free",
         "at the peak rate",
         "930 steps",
         "bounds by formula, not measurements",
