@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import sys
 import urllib.request
 from types import SimpleNamespace
@@ -150,9 +151,11 @@ def at_a_terminal(cloud, typed):
         console = Console(file=screen, highlight=False, width=200)
         well = end(config, console, yes=False, models=False, timeout=30, poll=0.2)
         screen.flush()
-        shown = os.read(ours, 100_000).decode()
+        shown = b""
+        while select.select([ours], [], [], 0.5)[0]:  # a terminal hands out what was written in pieces
+            shown += os.read(ours, 100_000)
     os.close(ours)
-    return well, shown
+    return well, shown.decode()
 
 
 def test_a_person_is_asked_before_anything_is_ended(cloud_with):
