@@ -188,7 +188,7 @@ _CALLS = {"fusion", "call", "async-start", "map"}
 # Of each, the place of the operand that is written to the first one, in place.
 _UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
 # Their result begins with their operands.
-_STARTS = {"all-gather-start", "collective-permute-start", "async-start"}
+_STARTS = {"all-gather-start", "collective-permute-start", "async-start", "slice-start", "dynamic-slice-start"}
 
 
 class _Program:
@@ -245,7 +245,7 @@ class _Program:
             case opcode if _updates_one(instruction):
                 return self._update_bytes(computation, instruction)
             case opcode if opcode in _SLICES:  # as much is read as comes out
-                out = instruction.shapes[1 if opcode.endswith("-start") else 0]
+                out = _results(computation, instruction)[0]
                 source = computation.instructions[instruction.operands[0]].shapes[0]
                 return out.hbm_bytes + (out.bytes if source.in_hbm else 0)
             case "fusion" | "async-start" if instruction.called:

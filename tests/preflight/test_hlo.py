@@ -398,3 +398,15 @@ def test_the_replicas_sums():
         "ROOT %out = f32[100]{0:T(128)} get-tuple-element(%r), index=0",
     )
     assert costs(text).collectives == (Collective("all-reduce", 600, 4), Collective("all-reduce", 400, 2))
+
+
+@pytest.mark.parametrize("start", ["slice-start(%t)", "dynamic-slice-start(%t, %i, %i)"])
+def test_an_asynchronous_slice_reads_the_rows_that_it_takes(start):
+    taken = "" if start.startswith("slice") else ", s32[]{:T(128)}, s32[]{:T(128)}"
+    text = program(
+        "%t = f32[1000,8]{1,0:T(8,128)} parameter(0)",
+        "%i = s32[]{:T(128)} parameter(1)",
+        f"%s = ((f32[1000,8]{{1,0:T(8,128)}}{taken}), f32[128,8]{{1,0:T(8,128)S(1)}}, s32[]{{:S(2)}}) {start}",
+        f"ROOT %d = f32[128,8]{{1,0:T(8,128)S(1)}} {start.partition('-start')[0]}-done(%s)",
+    )
+    assert costs(text).hbm_bytes == 4 * 128 * 8
