@@ -20,13 +20,13 @@ from components.dataset.manifest import Feature
 from components.lower.replicas import AllReplicas
 from components.train.options import TrainOptions
 from components.train.setup import make_loop, make_model
+from components.worker import options_of
 from pipelines.config import load, parameters
 
 REPLICAS = 4
 
 config = load(Path(sys.argv[1]))
-settings = {name: value for name, value in parameters(config).items() if name in TrainOptions.__dataclass_fields__}
-options = TrainOptions(**settings, device="tpu", replicas=REPLICAS)
+options = options_of(TrainOptions, parameters(config) | {"device": "tpu", "replicas": REPLICAS})
 image = options.builder == "image_classifier"
 tokens = Feature("int32", (config.data.max_length,))
 features = (

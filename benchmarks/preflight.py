@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from components.preflight.rows import gib
+
 ROOT = Path(__file__).parent.parent
 HERE = Path(__file__).parent
 PROGRAM = Path(sys.executable).with_name("tpu-pipelines")
@@ -170,11 +172,6 @@ def overhead(folder: Path) -> None:
             whole.append(preflight(config, "--machine=v5e-4", "--fresh")[2])
         one, two = statistics.median(bare), statistics.median(whole)
         print(f"| {name} | {one:.1f} s | {two:.1f} s | {two / one:.2f} |", flush=True)
-
-
-def gib(count: float) -> str:
-    """Returns bytes in GiB."""
-    return f"{count / 2**30:.2f} GiB"
 
 
 SECTIONS = {section.__name__: section for section in (machines, limits, faults, precision, overhead)}

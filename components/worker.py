@@ -5,6 +5,8 @@ worker keeps what is slow to start (an import, a compiler) from job to job, and 
 with it and no one else.
 """
 
+import contextlib
+import inspect
 import json
 import logging
 import os
@@ -14,12 +16,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from components.errors import ConfigError, DataError, DeviceError, ModelError, ProgramError, TpuPipelinesError
 from components.step import log
 
 Job = Mapping[str, Any]
+Options = TypeVar("Options")
 
 _ERRORS = {error.__name__: error for error in (ConfigError, DataError, DeviceError, ModelError, ProgramError)}
 _LOG_LINES = 20
@@ -54,6 +57,11 @@ def serve(do: Callable[[Job], Mapping[str, Any]]) -> None:
             answer = {"error": str(error), "kind": kind, "log": tracebacks.found}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def options_of(kind: Callable[..., Options], settings: Mapping[str, Any]) -> Options:
+    """Returns a dataclass of options, made of those of a run's settings that it has fields for."""
+    return kind(**{name: value for name, value in settings.items() if name in inspect.signature(kind).parameters})
 
 
 class _Tracebacks(logging.Handler):
@@ -92,39 +100,31 @@ class Worker:
             encoding="utf-8",
         )
 
-    def start(self, job: Job) -> None:
-        """Hands it a job. `answer` must be called before the next one."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(job) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError as error:
-            raise self._death() from error
-
-    def answer(self) -> dict[str, Any]:
-        """Waits for the answer to the job that was handed to it.
+    def do(self, job: Job) -> dict[str, Any]:
+        """Hands it a job and waits for the answer.
 
         Raises:
             TpuPipelinesError: of the kind that the worker raised, with the tracebacks that it logged as notes.
             WorkerError: if the worker died.
         """
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._death() from error
         line = self._process.stdout.readline()
         if not line:
             raise self._death()
         reply = json.loads(line)
         if "error" in reply:
-            error = _ERRORS.get(reply["kind"], WorkerError)(reply["error"])
+            raised = _ERRORS.get(reply["kind"], WorkerError)(reply["error"])
             for text in reply["log"]:
-                error.add_note(text)
-            raise error
+                raised.add_note(text)
+            raise raised
         answer: dict[str, Any] = reply["answer"]
         return answer
-
-    def do(self, job: Job) -> dict[str, Any]:
-        """Hands it a job and returns the answer, as `start` and `answer` do."""
-        self.start(job)
-        return self.answer()
 
     def __enter__(self) -> Self:
         return self
@@ -135,11 +135,9 @@ class Worker:
         self._process.kill()  # it has nothing to put in order, and may be in the middle of a job
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
-            if stream is not None:
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    continue
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
 
     def _death(self) -> WorkerError:
         status = self._process.wait()

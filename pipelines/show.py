@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from components.preflight.rows import figure
 from pipelines import machines
 from pipelines.config import SECRETS, RunConfig, Section, hidden
 from pipelines.live import StepView, step_style
@@ -117,10 +118,10 @@ def show_machines(console: Console) -> None:
             f"{machine.machine_type} {machine.topology or machine.accelerator}",
             str(machine.replicas),
             str(machine.chips),
-            _figure(memory and machine.chips * memory, ",.0f"),
-            _figure(rate and machine.chips * rate, ",.0f"),
-            _figure(machine.usd_per_hour(), ".2f"),
-            _figure(machine.usd_per_hour(capacity="spot"), ".2f"),
+            figure(memory and machine.chips * memory, ",.0f"),
+            figure(rate and machine.chips * rate, ",.0f"),
+            figure(machine.usd_per_hour(), ".2f"),
+            figure(machine.usd_per_hour(capacity="spot"), ".2f"),
             style="dim" if machine.refusal else "",
         )
     console.print(table)
@@ -136,7 +137,3 @@ def show_machines(console: Console) -> None:
         "USD/h: Cloud TPU's list price on demand, and spot, in the cheapest region, "
         f"{escape(machines.prices_as_of())}, without Vertex AI's own fee; ? is unknown."
     )
-
-
-def _figure(value: float | None, form: str) -> str:
-    return "?" if value is None else format(value, form)

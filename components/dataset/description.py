@@ -6,7 +6,8 @@ from typing import Any, Self
 from components.dataset import manifest as manifests
 from components.dataset.manifest import Feature, Manifest, Task
 
-# Enough that the share of padding among them is within some 0.02 of all texts'.
+# A text's share of padding has a standard deviation of at most 0.5, and of some 0.25 in practice: the mean of a
+# thousand is then within 0.03, or 0.016, of all texts' in 19 samples of 20 (1.96 / sqrt(1000) of it).
 PADDING_EXAMPLES = 1000
 
 

@@ -1,7 +1,7 @@
 """Lowers for another process: `python -m components.lower`, a job a line. See components/worker.py."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from components import worker
@@ -13,8 +13,7 @@ def do(job: worker.Job) -> Mapping[str, Any]:
     from components.lower.lower import lower
     from components.train.options import TrainOptions
 
-    names = {field.name for field in fields(TrainOptions)}
-    options = TrainOptions(**{name: value for name, value in job["settings"].items() if name in names})
+    options = worker.options_of(TrainOptions, job["settings"])
     return asdict(lower(options, Description.from_json(job["description"]), job["program"]))
 
 

@@ -51,7 +51,7 @@ def lower(options: TrainOptions, description: Description, folder: str) -> Progr
         strategy,
         options,
         description.features,
-        len(description.class_names),
+        description.num_classes,
         total_steps=steps,
     )
     parameters = model.count_params()

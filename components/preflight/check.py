@@ -7,7 +7,6 @@ from typing import Any
 from components import files
 from components.errors import ProgramError
 from components.preflight import rows
-from components.preflight.rows import FITS
 from components.step import log
 from components.worker import Worker
 
@@ -34,7 +33,7 @@ def check(program_uri: str, slice_: Mapping[str, Any], report_uri: str) -> dict[
         files.copy_tree(program_uri, folder)
         log.info("compiling for %s", slice_["name"])
         report = compiler.do({"program": folder, "slice": dict(slice_)})
-    if report["verdict"] != FITS:
+    if report["verdict"] != rows.FITS:
         raise ProgramError(report["sentence"])
     for section in rows.sections(report):
         for name, figure, note in section:
@@ -52,7 +51,7 @@ def _markdown(report: Mapping[str, Any]) -> str:
         "| --- | --- | --- |",
         *(f"| {name} | {figure} | {note} |" for section in rows.sections(report) for name, figure, note in section),
         "",
-        f"Compiled by {report['compiler']}. {rows.ESTIMATES}",
+        rows.footnote(report),
         "",
     ]
     return "\n".join(lines)

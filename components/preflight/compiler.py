@@ -109,9 +109,7 @@ def compile_program(program: bytes, slice_: Slice) -> Compiled:
         OutOfMemoryError: if it needs more memory than a replica has.
         ProgramError: if the compiler refuses it otherwise, with the compiler's words.
     """
-    os.environ.update(_ENVIRONMENT)
-    from jax._src.lib import xla_client
-
+    xla_client = _xla_client()
     computation = xla_client.XlaComputation(program)
     executable = _compile(xla_client._xla.mlir.xla_computation_to_mlir_module(computation), slice_)
     stats = executable.get_compiled_memory_stats()
@@ -137,7 +135,6 @@ _PROBE = """module @probe {
 
 def compiles_for(slice_: Slice) -> bool:
     """Says whether the compiler knows a slice, by compiling a program of one addition for it."""
-    os.environ.update(_ENVIRONMENT)
     try:
         _compile(_PROBE, slice_)
     except ProgramError:
@@ -147,9 +144,9 @@ def compiles_for(slice_: Slice) -> bool:
 
 def _compile(module: str, slice_: Slice) -> Any:
     """Returns jax's executable of a StableHLO module."""
+    xla_client = _xla_client()
     import jax
     import numpy as np
-    from jax._src.lib import xla_client
     from jax.experimental import topologies
 
     options = xla_client.CompileOptions()
@@ -165,26 +162,33 @@ def _compile(module: str, slice_: Slice) -> Any:
         raise _refusal(str(error)) from error
 
 
+def _xla_client() -> Any:
+    """Returns jax's way to XLA, imported in the environment that libtpu needs."""
+    os.environ.update(_ENVIRONMENT)
+    from jax._src.lib import xla_client
+
+    return xla_client
+
+
 def _refusal(message: str) -> TpuPipelinesError:
     """Returns what the compiler's error says."""
+    line = first_line(Exception(message))
     if message.startswith(_OURS):
-        return CompilerError(f"The TPU's compiler failed: {first_line(Exception(message))}")
+        return CompilerError(f"The TPU's compiler failed: {line}")
     if _OUT_OF_MEMORY not in message or not _OF_HBM.search(message):
-        return ProgramError(
-            f"The TPU's compiler refuses the step: {first_line(Exception(message)).rstrip('.')}{_of(message)}."
-        )
+        return ProgramError(f"The TPU's compiler refuses the step: {line.rstrip('.')}{_of(message)}.")
     needed = re.search(r"(?:Used|Requires) ([\d.]+)([KMGT]?)|Allocation \(size=(\d+)", message)
-    largest = _LARGEST.search(message)
-    alone = re.search(r"shape = '([^{']+)", message)  # one allocation is more than all of the memory
     return OutOfMemoryError(
-        first_line(Exception(message)),
-        needed=_bytes(needed[1] or needed[3], needed[2] or "") if needed else None,
-        largest=f"{largest['shape']}{_of(largest['operator'])}, {largest['size']}B"
-        if largest
-        else alone[1]
-        if alone
-        else "",
+        line, needed=_bytes(needed[1] or needed[3], needed[2] or "") if needed else None, largest=_largest(message)
     )
+
+
+def _largest(message: str) -> str:
+    """Returns the largest allocation that an error lists, or the one that is more than all of the memory."""
+    if listed := _LARGEST.search(message):
+        return f"{listed['shape']}{_of(listed['operator'])}, {listed['size']}B"
+    alone = re.search(r"shape = '([^{']+)", message)
+    return alone[1] if alone else ""
 
 
 def _of(operator: str | None) -> str:

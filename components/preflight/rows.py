@@ -20,6 +20,11 @@ def sections(report: Mapping[str, Any]) -> tuple[list[Row], ...]:
     return _memory(report), *([_work(report)] if report["work"] else []), _run(report)
 
 
+def footnote(report: Mapping[str, Any]) -> str:
+    """Returns what stands below the rows: whose verdict it is, and what the figures are not."""
+    return f"Compiled by {report['compiler']}. {ESTIMATES}"
+
+
 def _memory(report: Mapping[str, Any]) -> list[Row]:
     memory, usable = report["memory"], report["usable_bytes"]
     own_outputs = memory["outputs"] - memory["aliases"]

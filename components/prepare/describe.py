@@ -6,23 +6,18 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from itertools import islice, takewhile
 from typing import Any
 
 from components import worker
 from components.dataset import description
-from components.dataset.description import Description
+from components.dataset.description import PADDING_EXAMPLES, Description
 from components.prepare import rows
 from components.prepare.encoders import Encoder, encoder_of
 from components.prepare.settings import PrepareSettings
 from components.prepare.source import Example, Source
 from components.prepare.sources import open_source, unreadable
 from components.prepare.tfds_source import TfdsSource
-
-# A text's share of padding has a standard deviation of at most 0.5, and of some 0.25 in practice: the mean of a
-# thousand is then within 0.03, or 0.016, of all texts' in 19 samples of 20 (1.96 / sqrt(1000) of it).
-PADDING_TEXTS = 1000
 
 
 def describe(settings: PrepareSettings) -> Description:
@@ -55,7 +50,7 @@ def _from_rows(source: Source, encoder: Encoder, settings: PrepareSettings) -> D
     class_counts: Counter[tuple[str, str]] = Counter()
     dropped: Counter[str] = Counter()
     labels: set[str] = set()
-    texts = _Sample(PADDING_TEXTS)
+    texts = _Sample(PADDING_EXAMPLES)
     usable = _noting_labels(rows.usable(source, settings, dropped), labels)
     for split, example in rows.kept(usable, settings, dropped):
         class_counts[split, example.label] += 1
@@ -110,7 +105,7 @@ def _from_tfds(source: TfdsSource, encoder: Encoder, settings: PrepareSettings) 
     elif source.available:
         usable = rows.usable(source, settings, Counter())
         train = takewhile(lambda example: example.split != "test", usable)  # tfds has shuffled the examples
-        padding = encoder.padding(list(islice(train, PADDING_TEXTS)))
+        padding = encoder.padding(list(islice(train, PADDING_EXAMPLES)))
     return _description(source, encoder, class_names, settings, train_examples, padding=padding, exact=False)
 
 
@@ -147,8 +142,7 @@ def do(job: worker.Job) -> Mapping[str, Any]:
     """Describes for another process: a prepared data set if the job names one, else what its settings would make."""
     if job["dataset"]:
         return description.of(job["dataset"]).to_json()
-    names = {field.name for field in fields(PrepareSettings)}
-    return describe(PrepareSettings(**{name: value for name, value in job.items() if name in names})).to_json()
+    return describe(worker.options_of(PrepareSettings, job)).to_json()
 
 
 if __name__ == "__main__":

@@ -7,18 +7,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from components.preflight.rows import ESTIMATES, FITS, REFUSED, figure, gib, seconds, sections, usd
+from components.preflight.rows import ESTIMATES, FITS, REFUSED, figure, footnote, gib, seconds, sections, usd
 from pipelines.preflight.cache import Report
 from pipelines.preflight.search import Search
-
-_STYLES = {FITS: "green"}
 
 
 def show_report(name: str, report: Report, console: Console) -> None:
     """Prints one report: the verdict, memory, work, and what follows for time and money."""
-    style = _STYLES.get(report["verdict"], "red")
     batch = f"{report['global_batch_size']:,} examples a step"
-    console.print(f"[bold]{escape(name)}[/] on {report['machine']}, {batch}: [bold {style}]{report['verdict']}[/]")
+    console.print(f"[bold]{escape(name)}[/] on {report['machine']}, {batch}: [bold]{_verdict(report)}[/]")
     if report["sentence"]:
         console.print(escape(report["sentence"]), soft_wrap=True)
     if "memory" not in report:
@@ -32,7 +29,7 @@ def show_report(name: str, report: Report, console: Console) -> None:
             table.add_row(*row)
         table.add_section()
     console.print(table)
-    console.print(f"Compiled by {report['compiler']}. {ESTIMATES}", style="dim")
+    console.print(footnote(report), style="dim")
 
 
 def show_search(name: str, search: Search, machine: str, console: Console) -> None:
@@ -43,9 +40,7 @@ def show_search(name: str, search: Search, machine: str, console: Console) -> No
     table.add_column("")
     table.add_column("memory a replica", justify="right")
     for number, report in enumerate(search.tries, start=1):
-        style = _STYLES.get(report["verdict"], "red")
-        verdict = f"[{style}]{report['verdict']}[/]"
-        table.add_row(str(number), f"{report['global_batch_size']:,}", verdict, _taken(report))
+        table.add_row(str(number), f"{report['global_batch_size']:,}", _verdict(report), _taken(report))
     console.print(table)
     if search.largest:
         why = f" ({search.bounded})" if search.bounded else ""
@@ -56,8 +51,7 @@ def show_search(name: str, search: Search, machine: str, console: Console) -> No
     last = search.tries[-1] if search.tries else {"verdict": "", "sentence": "The training split has fewer examples."}
     least = f"not even {search.step:,} examples a step, 8 a replica, are possible"
     console.print(f"[bold]{escape(name)}[/] on {machine}: {REFUSED if last['verdict'] == REFUSED else least}")
-    why = last["sentence"]
-    console.print(escape(why), soft_wrap=True)
+    console.print(escape(last["sentence"]), soft_wrap=True)
 
 
 def show_machines(name: str, reports: Sequence[Report], console: Console) -> None:
@@ -74,11 +68,10 @@ def show_machines(name: str, reports: Sequence[Report], console: Console) -> Non
     ):
         table.add_column(title, justify="right", no_wrap=True)
     for report in sorted(reports, key=_price):
-        style = _STYLES.get(report["verdict"], "red")
         bounds = report.get("estimate", {})
         table.add_row(
             report["machine"],
-            f"[{style}]{report['verdict']}[/]",
+            _verdict(report),
             _taken(report),
             *(seconds(bounds.get("step_seconds")), figure(bounds.get("examples_per_second"), ",.0f")),
             *(figure(bounds.get("mfu_bound"), ".0%"), usd(bounds.get("usd_per_epoch")).removesuffix(" USD")),
@@ -89,6 +82,10 @@ def show_machines(name: str, reports: Sequence[Report], console: Console) -> Non
         if report["sentence"]:
             console.print(f"{report['machine']}: {escape(report['sentence'])}", soft_wrap=True)
     console.print(ESTIMATES, style="dim")
+
+
+def _verdict(report: Report) -> str:
+    return f"[{'green' if report['verdict'] == FITS else 'red'}]{report['verdict']}[/]"
 
 
 def _taken(report: Report) -> str:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from benchmarks.preflight import MANIFEST_WITH_TEXT
 from components.preflight import compiler
 from pipelines.config import load
 from pipelines.preflight import command, request
@@ -134,18 +135,7 @@ def test_what_no_tpu_runs_is_named_and_ends_with_3(environment, fault, op):
 
 @pytest.mark.slow
 def test_texts_in_the_batch_are_named_and_end_with_3(environment, tmp_path):
-    split = {"shards": [{"name": "train-0", "examples": 640, "bytes": 1, "sha256": ""}]}
-    manifest = {
-        "format_version": 1,
-        "task": "text_classification",
-        "features": {"text": {"dtype": "string", "shape": []}},
-        "class_names": ["neg", "pos"],
-        "splits": {"train": split},
-        "source": "reviews.csv",
-        "fingerprint": "",
-        "tokenizer": None,
-    }
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST_WITH_TEXT), encoding="utf-8")
     words = ["--set", "model.builder=benchmarks.faulty_models:string_feature", "--set", "model.arguments={}"]
     ran = preflight(environment, "--machine", "v5e-4", *words, "--dataset", tmp_path)
     assert ran.returncode == 3
