@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pipelines.runs import RunFolder
+from pipelines.local.folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 COMMAND = str(Path(sys.executable).with_name("tpu-pipelines"))

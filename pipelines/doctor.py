@@ -17,7 +17,7 @@ from components.errors import ConfigError, TpuPipelinesError
 from components.preflight.compiler import check_installed
 from components.worker import Worker
 from pipelines import machines
-from pipelines.local import device_check
+from pipelines.local.run import device_check
 from pipelines.preflight.request import slice_of
 
 Versions = Mapping[str, Version]

@@ -16,7 +16,7 @@ from components.preflight.rows import figure
 from pipelines import machines
 from pipelines.config import SECRETS, RunConfig, Section, hidden
 from pipelines.live import StepView, step_style
-from pipelines.runs import RunFolder, StepSummary, Summary
+from pipelines.local.folder import RunFolder, StepSummary, Summary
 
 
 def show_run(summary: Summary, folder: RunFolder, console: Console) -> None:

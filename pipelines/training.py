@@ -19,7 +19,7 @@ from components.notify.component import notify
 from components.prepare.component import prepare
 from components.train.component import train
 from pipelines.config import RunConfig, parameter_fields, parameters
-from pipelines.platforms import Platform
+from pipelines.platform import Platform
 
 
 def training_pipeline(config: RunConfig, platform: Platform) -> BaseComponent:

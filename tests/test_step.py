@@ -6,7 +6,7 @@ import pytest
 
 from components import step
 from components.errors import ConsistencyError, DataError
-from pipelines.runs import RunFolder
+from pipelines.local.folder import RunFolder
 
 # The record of a step that was killed: KFP has not cached it, and the steps before it stay as they are.
 UNFINISHED = '{"step": "train", "started": 1, "state": "RUNNING", "outputs": {}}'

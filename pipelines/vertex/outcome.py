@@ -14,8 +14,8 @@ from google.cloud.aiplatform_v1.types import PipelineState, PipelineTaskDetail
 from components.cloud import explained
 from components.errors import TpuPipelinesError
 from components.step import RECORD
-from pipelines import custom_job
 from pipelines.live import StepView
+from pipelines.vertex import custom_job
 from pipelines.vertex.steps import TaskState, step_names, update
 
 LOG_LINES = 15

@@ -12,11 +12,11 @@ from components.lower.component import lower
 from components.preflight.component import preflight
 from components.registration.component import registration
 from pipelines.config import RunConfig, Vertex
-from pipelines.custom_job import STEP_ENVIRONMENT, custom_job
 from pipelines.images import Images
-from pipelines.platforms import NEVER_CACHED, MakeTask, in_image
+from pipelines.platform import NEVER_CACHED, MakeTask, in_image
 from pipelines.preflight.request import slice_of
-from pipelines.registration import register
+from pipelines.vertex.custom_job import STEP_ENVIRONMENT, custom_job
+from pipelines.vertex.registration import register
 
 # Steps that hold models or data; the others get LIGHT_CPUS and LIGHT_MEMORY.
 HEAVY = ("prepare", "lower", "preflight", "train", "evaluate", "export")

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.errors import ConfigError, did_you_mean
-from pipelines import custom_job
 from pipelines.config import RunConfig, parameters, slug
+from pipelines.vertex import custom_job
 
 # Of components.models.registry and components.prepare.samples, which need TensorFlow; a test holds them together.
 BUILDERS = ("image_classifier", "text_classifier")

@@ -7,11 +7,10 @@ from typing import Any
 import yaml
 
 from components.errors import ConfigError
-from pipelines import compiled
-from pipelines.compile import compile_pipeline
 from pipelines.config import RunConfig, parameters
 from pipelines.images import Images
-from pipelines.vertex import rules
+from pipelines.vertex import compiled, rules
+from pipelines.vertex.compile import compile_pipeline
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,8 @@ from rich.markup import escape
 
 from components.cloud import explained
 from components.errors import ConfigError, TpuPipelinesError, first_line
-from pipelines import custom_job
 from pipelines.config import RunConfig
-from pipelines.vertex import client
+from pipelines.vertex import client, custom_job
 
 _RUN_ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 _JOB_ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")

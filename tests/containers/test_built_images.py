@@ -195,7 +195,7 @@ import sys
 from kfp import local
 from components.prepare.component import prepare
 from pipelines.config import load, parameters
-from pipelines.platforms import in_image
+from pipelines.platform import in_image
 from pathlib import Path
 
 root, image = sys.argv[1:]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.containers import LABEL
+from pipelines.local.docker import LABEL
 from tests.standins import engine
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 
 from pipelines import images
-from pipelines.compile import compile_pipeline
 from pipelines.config import load
+from pipelines.vertex.compile import compile_pipeline
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

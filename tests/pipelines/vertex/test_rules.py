@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from components.errors import ConfigError
-from pipelines.compile import compile_pipeline
 from pipelines.config import load, parameters
 from pipelines.images import Images
 from pipelines.vertex import rules, submission
+from pipelines.vertex.compile import compile_pipeline
 
 CONFIG = Path("configs/mnist.yaml")
 VERTEX = ("vertex.project=my-project", "vertex.pipeline_root=gs://my-bucket/runs")

@@ -18,7 +18,7 @@ from kfp import compiler, dsl
 from rich.console import Console
 
 from pipelines.config import Vertex, load
-from pipelines.registration import register
+from pipelines.vertex.registration import register
 from pipelines.vertex.teardown import teardown as end
 from tests.pipelines.vertex.conftest import ROOT
 

@@ -1,107 +1,16 @@
-"""The command line: `tpu-pipelines`. Each command imports what it needs, so that `--help` answers at once."""
+"""Commands for Vertex AI: compile, upload, submit and schedule a pipeline, follow it, end it, remove what it left."""
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from pipelines.cli.app import INTERRUPTED, OURS, ConfigFile, Overrides, app, exit_status
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pipelines.vertex.submission import Submission
-
-app = typer.Typer(
-    help="Train TensorFlow classifiers on Cloud TPUs; rehearse the whole pipeline on this machine first.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: rich takes three times as long to import as everything else
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-USERS_FAULT, OURS, REJECTED, INTERRUPTED = 2, 1, 3, 130
-
-ConfigFile = Annotated[Path, typer.Argument(help="A run's YAML file.", show_default=False)]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Replace a setting: section.key=value. May be given several times.",
-        show_default=False,
-    ),
-]
-
-
-@app.command()
-def run(
-    config: Annotated[Path | None, typer.Argument(help="A run's YAML file.", show_default=False)] = None,
-    overrides: Overrides = None,
-    runs: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with this run's folder instead of a new run.", show_default=False)
-    ] = None,
-    runner: Annotated[
-        Literal["subprocess", "docker"],
-        typer.Option(help="What the steps run in: processes, or containers of the images that Vertex AI would use."),
-    ] = "subprocess",
-    images: Annotated[
-        Path | None,
-        typer.Option(help="JSON with the images of --runner docker, instead of those built here.", show_default=False),
-    ] = None,
-) -> None:
-    """Run the pipeline on this machine: prepare, train, evaluate, compare, export.
-
-    Exit status: 0 exported, 3 the model is below evaluation.min_accuracy, 2 a setting, the data or the machine is to
-    blame, 1 a fault of ours, 130 interrupted.
-    """
-    from rich.console import Console
-    from rich.markup import escape
-
-    from components.errors import ConfigError
-    from pipelines import images as image_files
-    from pipelines import local
-    from pipelines import runs as run_folders
-    from pipelines.config import load
-    from pipelines.show import show_run
-
-    if (config is None) == (resume is None):
-        raise ConfigError("Give a run's YAML file, or --resume with the folder of a run: one of them.")
-    if resume is not None:
-        if overrides or images or runner != "subprocess":
-            raise ConfigError(
-                "--set, --runner and --images can't change a run that is resumed; start a new run with them."
-            )
-        folder = run_folders.RunFolder(resume.resolve())
-        settings = folder.config()
-        local.check(settings, folder.images())
-    else:
-        assert config is not None
-        settings = load(config, overrides or ())
-        if images and runner != "docker":
-            raise ConfigError(f"--images {images} has no meaning without --runner docker; give that too.")
-        built_here = image_files.Images() if runner == "docker" else None
-        chosen = image_files.load(images, allow_tags=True, required=True) if images else built_here
-        local.check(settings, chosen)
-        folder = run_folders.create(runs, settings, chosen)
-    console = Console(highlight=False)
-    console.print(f"[bold]{settings.name}[/] on {settings.machine.name}, in {escape(str(folder.path))}")
-    summary = local.run(folder, console)
-    show_run(summary, folder, console)
-    raise typer.Exit(_exit_status(summary.state, summary.fault))
-
-
-@app.command()
-def check(config: ConfigFile, overrides: Overrides = None) -> None:
-    """Check a run's settings and print what would run."""
-    from rich.console import Console
-
-    from pipelines.config import load
-    from pipelines.show import show_plan
-
-    show_plan(load(config, overrides or ()), Console(highlight=False))
-
 
 ImagesFile = Annotated[Path, typer.Option("--images", help="JSON with the digests of the images, from the build.")]
 AllowTags = Annotated[bool, typer.Option("--allow-tags", help="Take images that are named by tag, or by no file.")]
@@ -128,8 +37,8 @@ def compile(
 ) -> None:
     """Compile a run's pipeline for Vertex AI: the same bytes for the same run and images."""
     from pipelines import images as image_files
-    from pipelines.compile import compile_components, compile_pipeline, write_text
     from pipelines.config import load
+    from pipelines.vertex.compile import compile_components, compile_pipeline, write_text
 
     settings = load(config, overrides or ())
     chosen = image_files.load(images, allow_tags=allow_tags)
@@ -153,7 +62,7 @@ def upload(
     ] = None,
 ) -> None:
     """Put a compiled pipeline into Artifact Registry, as a template that runs can be started from."""
-    from pipelines.upload import upload
+    from pipelines.vertex.upload import upload
 
     template = upload(pipeline, repository, tags or ())
     print(f"package: {template.package}\nversion: {template.version}")
@@ -209,7 +118,7 @@ def submit(
         console.print("No longer watched. The run goes on, and so does its cost: see status and cancel, with its name.")
         raise typer.Exit(INTERRUPTED) from None
     show_end(outcome, console)
-    raise typer.Exit(_exit_status(outcome.state, outcome.fault))
+    raise typer.Exit(exit_status(outcome.state, outcome.fault))
 
 
 @app.command()
@@ -276,7 +185,7 @@ def status(run: RunName) -> None:
         return
     outcome = examine(found)
     show_end(outcome, console)
-    raise typer.Exit(_exit_status(outcome.state, outcome.fault))
+    raise typer.Exit(exit_status(outcome.state, outcome.fault))
 
 
 @app.command()
@@ -335,90 +244,3 @@ def _submission(
     run = submission.make(settings, chosen, display_name=display_name, job_id=job_id, pipeline=pipeline)
     show_submission(run, console)
     return run
-
-
-def _exit_status(state: str, fault: str | None) -> int:
-    codes = {"SUCCEEDED": 0, "RUNNING": 0, "REJECTED": REJECTED, "INTERRUPTED": INTERRUPTED, "CANCELLED": INTERRUPTED}
-    return codes.get(state, USERS_FAULT if fault == "user" else OURS)
-
-
-@app.command()
-def machines() -> None:
-    """List the machines that machine.name can be."""
-    from rich.console import Console
-
-    from pipelines.show import show_machines
-
-    show_machines(Console(highlight=False))
-
-
-@app.command()
-def preflight(
-    config: ConfigFile,
-    overrides: Overrides = None,
-    machine: Annotated[str, typer.Option(help="The slice to compile for, instead of machine.name.")] = "",
-    find_batch_size: Annotated[
-        bool, typer.Option("--find-batch-size", help="Find the largest global batch that fits, and show every try.")
-    ] = False,
-    every: Annotated[bool, typer.Option("--all", help="Compare every machine that TensorFlow can train on.")] = False,
-    dataset: Annotated[
-        str, typer.Option(help="Folder or gs:// URI of a prepared data set, instead of a look at the source.")
-    ] = "",
-    examples: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Examples of the training split, instead of what the source says.", show_default=False
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Compile, even if the same was compiled before.")] = False,
-) -> None:
-    """Compile the training step by the TPU's own compiler, on this machine: does it fit, how long, how much?
-
-    Exit status: 0 it fits (with --all: some machine), 3 it does not fit or compile, 2 a setting or the data is to
-    blame, 1 a fault of ours, 130 interrupted.
-    """
-    from components.errors import ConfigError
-    from pipelines.config import load
-    from pipelines.preflight.command import Wish, run
-
-    if every and (find_batch_size or machine):
-        raise ConfigError("--all compares machines at the run's own batch; leave out --machine and --find-batch-size.")
-    wish = Wish(machine=machine, find_batch_size=find_batch_size, every=every, as_json=as_json)
-    try:
-        fits = run(load(config, overrides or ()), wish, dataset=dataset, examples=examples, fresh=fresh)
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    if not fits:
-        raise typer.Exit(REJECTED)
-
-
-@app.command()
-def doctor(
-    replicas: Annotated[int, typer.Option(min=1, max=16, help="CPU replicas of the device check.")] = 8,
-) -> None:
-    """Check the installed versions, the devices, and that every replica computes."""
-    from rich.console import Console
-
-    from pipelines.doctor import examine
-
-    if not examine(Console(highlight=False), replicas):
-        raise typer.Exit(USERS_FAULT)
-
-
-def main() -> None:
-    """Runs the command line; an error that a user can mend is one sentence and exit status 2."""
-    from components.errors import TpuPipelinesError
-
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that has no ✔ gets a ?
-    try:
-        app()
-    except TpuPipelinesError as error:
-        for note in getattr(error, "__notes__", ()):  # the log of another process, to which the sentence refers
-            sys.stderr.write(f"{note}\n")
-        sys.stderr.write(f"{error}\n")
-        sys.exit(USERS_FAULT if error.fault == "user" else OURS)
-
-
-if __name__ == "__main__":
-    main()

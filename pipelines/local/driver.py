@@ -1,4 +1,4 @@
-"""The process in which KFP runs a local pipeline: `python -m pipelines.local_driver RUN_FOLDER`.
+"""The process in which KFP runs a local pipeline: `python -m pipelines.local.driver RUN_FOLDER`.
 
 It is a process of its own because KFP takes over the root logger and `print`, and so that the whole run, steps
 included, is one process group that can be ended at once.
@@ -8,15 +8,15 @@ import logging
 import sys
 from pathlib import Path
 
-from pipelines.runs import RunFolder
+from pipelines.local.folder import RunFolder
 
 
 def main(path: str) -> None:
     """Runs the pipeline of a run's folder; everything that the steps print goes to standard output."""
     from kfp import local
 
-    from pipelines import containers
-    from pipelines.platforms import Containers, ThisMachine
+    from pipelines.local import docker as containers
+    from pipelines.local.platform import Containers, ThisMachine
     from pipelines.training import training_pipeline
 
     logging.basicConfig(stream=sys.stdout, level=logging.INFO)  # where KFP says that a step comes from its cache

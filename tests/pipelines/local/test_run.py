@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 COMMAND = str(Path(sys.executable).with_name("tpu-pipelines"))
 SMALL = [
     "data.sample_fraction=0.2",

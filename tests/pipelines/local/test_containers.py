@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from components.errors import ConfigError
-from pipelines import containers, runs
 from pipelines.config import load
 from pipelines.images import Images
-from pipelines.runs import RunFolder
+from pipelines.local import docker as containers
+from pipelines.local import folder as runs
+from pipelines.local.folder import RunFolder
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM = Path(sys.executable).with_name("tpu-pipelines")
 
 

@@ -16,9 +16,9 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 
 from components.lower.component import lower
 from components.train.component import train
-from pipelines.compile import compile_components, compile_pipeline
 from pipelines.config import load, parameter_fields, parameters
 from pipelines.images import Images
+from pipelines.vertex.compile import compile_components, compile_pipeline
 from tests.golden import golden
 from tests.pipelines.payloads import payload
 

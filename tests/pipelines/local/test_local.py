@@ -8,9 +8,9 @@ from rich.console import Console
 
 from pipelines.config import load
 from pipelines.live import display
-from pipelines.local import STEPS, RunView
-from pipelines.platforms import ThisMachine
-from pipelines.runs import RunFolder
+from pipelines.local.folder import RunFolder
+from pipelines.local.platform import ThisMachine
+from pipelines.local.view import STEPS, RunView
 from pipelines.training import training_pipeline
 from pipelines.vertex.steps import step_names
 

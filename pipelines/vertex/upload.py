@@ -12,7 +12,7 @@ from kfp.registry import RegistryClient
 
 from components.cloud import ServiceError, explained
 from components.errors import ConfigError
-from pipelines import compiled
+from pipelines.vertex import compiled
 
 _REPOSITORY = re.compile(r"https://[a-z0-9-]+-kfp\.pkg\.dev/[a-z][a-z0-9.:-]*/[a-z][a-z0-9-]*")
 _TAG = re.compile(r"[A-Za-z0-9][\w.~-]{0,127}", re.ASCII)

@@ -14,11 +14,11 @@ from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from components.errors import ConfigError
-from pipelines.upload import Template, upload
+from pipelines.vertex.upload import Template, upload
 from tests import command_line
 from tests.standins.edge import TOKEN, edge
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PIPELINE = ROOT / "tests" / "golden" / "mnist.yaml"
 REPOSITORY = "https://europe-west4-kfp.pkg.dev/my-project/templates"
 VERSION = f"sha256:{hashlib.sha256(PIPELINE.read_bytes()).hexdigest()}"

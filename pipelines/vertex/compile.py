@@ -20,10 +20,10 @@ from components.prepare.component import prepare
 from components.registration.component import registration
 from components.train.component import train
 from pipelines.config import RunConfig
-from pipelines.emails import with_emails
 from pipelines.images import Images
-from pipelines.platforms import in_image
+from pipelines.platform import in_image
 from pipelines.training import training_pipeline
+from pipelines.vertex.emails import with_emails
 from pipelines.vertex.platform import VertexAI
 
 COMPONENTS = (fingerprint, prepare, lower, preflight, train, evaluate, compare, export, registration, notify)

@@ -8,10 +8,10 @@ from google.cloud.aiplatform_v1.types import CustomJob, Scheduling
 
 from components.train.component import train
 from pipelines import machines
-from pipelines.compile import compile_pipeline
 from pipelines.config import Vertex, load
-from pipelines.custom_job import custom_job
 from pipelines.images import Images
+from pipelines.vertex.compile import compile_pipeline
+from pipelines.vertex.custom_job import custom_job
 from tests.pipelines.payloads import payload
 
 

@@ -9,7 +9,7 @@ from components.errors import ConfigError, DeviceError, first_line
 from components.step import LOG_FORMAT_VARIABLE
 from pipelines.config import RunConfig
 from pipelines.images import Images
-from pipelines.runs import RunFolder
+from pipelines.local.folder import RunFolder
 
 if TYPE_CHECKING:
     import docker

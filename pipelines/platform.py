@@ -1,4 +1,4 @@
-"""Where a pipeline runs, as its graph sees it, and the simplest such places: this machine, and containers on it."""
+"""Where a pipeline runs, as its graph sees it."""
 
 import copy
 from collections.abc import Mapping
@@ -6,8 +6,6 @@ from typing import Any, Protocol
 
 from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
-
-from pipelines.images import Images
 
 # They look at the world or tell of this run, so their outputs of another run would be wrong.
 NEVER_CACHED = ("fingerprint", "compare", "notify", "registration")
@@ -37,39 +35,6 @@ class Platform(Protocol):
 
     def release(self, task: MakeTask, *, exported: Any, metrics: Any, model_name: Any) -> None:
         """Adds what becomes of an exported model there."""
-
-
-class ThisMachine:
-    """Processes on this machine: `kfp.local`."""
-
-    webhook = ""
-
-    def task(self, component: BaseComponent, inputs: Mapping[str, Any]) -> dsl.PipelineTask:
-        """Returns the task of a component."""
-        return component(**inputs).set_caching_options(component.name not in NEVER_CACHED)
-
-    def preflight(self, task: MakeTask, *, dataset: Any) -> list[dsl.PipelineTask]:
-        """Lets training start at once: no TPU is paid for here."""
-        return []
-
-    def release(self, task: MakeTask, *, exported: Any, metrics: Any, model_name: Any) -> None:
-        """Leaves the exported model where it is."""
-
-
-class Containers(ThisMachine):
-    """Containers on this machine, in the images that Vertex AI would use for a run on a TPU.
-
-    Args:
-        images: The images.
-    """
-
-    def __init__(self, images: Images) -> None:
-        self._images = images
-
-    def task(self, component: BaseComponent, inputs: Mapping[str, Any]) -> dsl.PipelineTask:
-        """Returns the task of a component in its image."""
-        image = self._images.tpu if component.name == "train" else self._images.cpu
-        return super().task(in_image(component, image), inputs)
 
 
 def in_image(component: BaseComponent, image: str) -> BaseComponent:
